@@ -388,11 +388,14 @@ def test_a_saving_too_small_to_be_measured_is_not_checked() -> None:
     assert _checks(_timed(100.0, finding(saves_ms=2.0)), _timed(60.0)) == ()
 
 
-def test_of_a_wide_range_only_the_limit_was_predicted() -> None:
+def test_a_wide_range_is_a_prediction_as_in_the_report_and_no_limit() -> None:
+    """The report says about 30 ms, range 1% to 60%."""
     row = finding()
     wide = replace(row, finding=replace(row.finding, saving=Estimate(1e6, 30e6, 60e6, Method.REPLAY)))
     (check,) = _checks(_timed(100.0, wide), _timed(80.0))
-    assert check.is_limit
+    assert (check.is_limit, check.agreement) == (False, Agreement.WITHIN)
+    assert check.predicted.expected_ns == pytest.approx(70e6)
+    assert _checks(_timed(100.0, wide), _timed(35.0))[0].agreement is Agreement.MORE
 
 
 def test_of_several_captures_the_step_is_that_of_the_verdict() -> None:

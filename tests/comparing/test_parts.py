@@ -20,7 +20,10 @@ from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
-from traceadvisor.rendering.content.comparison.sentences import certainty_sentences, cpu_sentence, verdict_sentence
+from traceadvisor.rendering.content.comparison.document import comparison_document
+from traceadvisor.rendering.content.comparison.sentences import certainty_sentences, verdict_sentence
+from traceadvisor.rendering.document.blocks import Prose, Tone
+from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.words import CPU_TIME_IS
 
 SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
@@ -143,14 +146,33 @@ def test_on_a_busy_machine_the_cpu_time_tells_beside_a_wall_time_that_cannot() -
     comparison = compare(*reports)
     change, (run,) = _change(comparison), comparison.runs
     assert (change.verdict, change.cpu and change.cpu.verdict) == (Verdict.INCONCLUSIVE, Verdict.FASTER)
-    assert "; the training's CPU time per step fell 30%" in verdict_sentence(run)
-    assert cpu_sentence(run) == f"Wall time cannot tell on this busy machine. {CPU_TIME_IS}"
+    assert verdict_sentence(run) == (
+        "CPU time per step fell 30% (28% to 33%), shown; wall time differs because other programs ran: "
+        "99.1 -> 74.9 ms per step (24% less time)"
+    )
     by_sample = replace(run, change=replace(change, measure=Measure.UNDISTURBED_SAMPLE))
-    assert "; the training's CPU time per sample fell 30%" in verdict_sentence(by_sample)
-    open_ = replace(change, cpu=CpuChange(0.96, 0.9, 1.03, Verdict.INCONCLUSIVE))
-    assert "CPU" not in verdict_sentence(replace(run, change=open_))
-    assert cpu_sentence(replace(run, change=open_)) == (
-        f"The training's CPU time per step is 96% (90% to 103%) of before, perhaps by chance. {CPU_TIME_IS}"
+    assert verdict_sentence(by_sample).startswith("CPU time per sample fell 30%")
+    assert Prose(CPU_TIME_IS, Tone.SCOPE, Detail.SUMMARY) in comparison_document(comparison).top
+
+
+def test_a_headline_leads_with_cpu_time_where_other_programs_changed_the_wall_time() -> None:
+    """5.5 times as fast, with 28% less CPU time."""
+    (run,) = _compared(_worked(220.0, 40.0), _worked(40.0, 28.8)).runs
+    assert verdict_sentence(run) == (
+        "CPU time per step fell 28%, likely; wall time differs because other programs ran: "
+        "220 -> 40.0 ms per step (5.5 times as fast)"
+    )
+    assert run.change is not None
+    open_ = replace(run, change=replace(run.change, cpu=CpuChange(0.96, 0.9, 1.03, Verdict.INCONCLUSIVE)))
+    assert verdict_sentence(open_) == (
+        "CPU time per step is 96% (90% to 103%) of before, perhaps by chance; wall time differs because other programs "
+        "ran: 220 -> 40.0 ms per step (5.5 times as fast), likely"
+    )
+    as_wall = replace(run, change=replace(run.change, cpu=CpuChange(0.18, None, None, Verdict.FASTER)))
+    near = replace(run.change, cpu=CpuChange(0.165, None, None, Verdict.FASTER))
+    assert "differs because" not in verdict_sentence(replace(run, change=near)), "identical runs differ by so much"
+    assert verdict_sentence(as_wall).startswith(
+        "CPU time per step fell 82%, likely; wall time: 220 -> 40.0 ms per step"
     )
 
 

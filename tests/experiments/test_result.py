@@ -18,6 +18,7 @@ from traceadvisor.cli.experiment_run import recorded_step_ns
 from traceadvisor.errors import InputError
 from traceadvisor.experiments.fixes import Proposal
 from traceadvisor.experiments.journal import AnyRow, Failed, Loss, Note, Rate, Round, Void
+from traceadvisor.experiments.patching.proved import joined
 from traceadvisor.experiments.plan import Axis, Change, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import Outcome
@@ -149,11 +150,13 @@ def test_lines_with_arguments_of_the_script_left_out_are_not_offered_to_paste(ax
     assert heading in _lines(_result(plan_in(FOLDER, switches=(axis,)), rows))
 
 
-def _beside_others(share: float, name: str = "fused", *, changed: float = 1.0) -> ExperimentResult:
+def _beside_others(
+    share: float, name: str = "fused", *, changed: float = 1.0, most_rounds: int = 5
+) -> ExperimentResult:
     """Noisy rounds with a setting that halves the CPU time of the training process."""
     rows: list[AnyRow] = [facts()]
     arm = f"{name}=1"
-    for again, step in ((0.8, 1.1), (1.04, 0.6), (0.9, 1.2), (1.0, 0.7), (0.85, 1.05)):
+    for again, step in ((0.8, 1.1), (1.04, 0.6), (0.9, 1.2), (1.0, 0.7), (0.85, 1.05))[:most_rounds]:
         row = round_of("settings" if name == "fused" else name, {"A'": again, arm: changed * step})
         cpu_s = {"A": 0.5, "A'": 0.5, arm: 0.25}
         rows.append(msgspec.structs.replace(row, cpu_s=cpu_s, others={"A": share, arm: share}))
@@ -165,10 +168,25 @@ def _beside_others(share: float, name: str = "fused", *, changed: float = 1.0) -
 def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None:
     words = "\n".join(_lines(_beside_others(0.6)))
     assert "Other programs used 60% of the CPU." in words
-    assert "wall time cannot tell on this busy machine; the training's CPU time per sample fell 50%" in words
+    assert "wall time cannot tell on this busy machine; CPU time per sample fell 50%" in words
     slower = "\n".join(_lines(_beside_others(0.6, changed=3.0)))
-    assert "wall time may mislead on this busy machine; the training's CPU time per sample fell 50%" in slower
+    assert "wall time may mislead on this busy machine; CPU time per sample fell 50%" in slower
     assert "Other programs" not in "\n".join(_lines(_beside_others(0.1)))
+
+
+def test_after_too_few_rounds_as_of_processes_the_cpu_time_stands_beside_the_wall_time() -> None:
+    said = (
+        "fused=1: wall time cannot tell on this busy machine; CPU time per sample is 50% of before, perhaps by chance"
+    )
+    assert said in "\n".join(_lines(_beside_others(0.6, most_rounds=2)))
+    assert "CPU time" not in "\n".join(_lines(_beside_others(0.6, most_rounds=1)))
+
+
+def test_changed_code_in_processes_of_its_own_keeps_the_load_under_which_it_was_measured() -> None:
+    """The settings before it were measured on an idle machine."""
+    apart = joined(_workers(), _beside_others(0.6))
+    assert (apart.others_cpu_share, apart.is_busy) == (0.6, True)
+    assert "CPU time per sample fell 50%" in "\n".join(_lines(apart))
 
 
 def test_the_cpu_time_of_the_training_tells_nothing_of_work_that_moves_into_workers() -> None:
@@ -510,6 +528,21 @@ def test_a_single_round_has_no_bar_and_no_figures() -> None:
     assert any("num_workers=2" in line and "not shown: one round" in line for line in _lines(result))
 
 
+def test_labels_of_the_chart_do_not_meet_on_a_telephone() -> None:
+    """Each label has a line of its own, of 50 characters at most; the reason of a verdict is in the table."""
+    long = "name_of_a_setting_that_goes_on_and_on_and_on_and_on"
+    rows: list[AnyRow] = [facts()]
+    for again, changed in ((0.8, 1.1), (1.04, 0.95), (0.9, 1.2), (1.0, 0.97), (0.85, 1.05)):
+        rows.append(round_of("settings", {"A'": again, f"{long}=1": changed}))
+    result = _result(plan_in(FOLDER, switches=(Axis(long, (1,)),)), rows)
+    chart = rates_chart(result.sections[0], "a")
+    assert chart is not None
+    assert len({label.y for label in chart.labels}) == len(chart.labels)
+    assert max(len(label.text) for label in chart.labels) <= 50
+    assert [label.text for label in chart.labels if "shown" in label.text] == ["0.916, -8.4%, not shown"]
+    assert "unchanged rounds differ" in chart.description
+
+
 @pytest.mark.parametrize(("batch_size", "unit"), [(16, "sample"), (None, "step")])
 def test_a_page_says_the_cpu_time_of_each_arm_once(batch_size: int | None, unit: str) -> None:
     rows: list[AnyRow] = [facts(loader={"batch_size": batch_size} if batch_size else {})]
@@ -520,5 +553,5 @@ def test_a_page_says_the_cpu_time_of_each_arm_once(batch_size: int | None, unit:
     switches = (Axis("a", (1,)), Axis("b", (1,)))
     text = "\n".join(_lines(_result(plan_in(FOLDER, switches=switches), rows)))
     for name, fell in (("a=1", "30%"), ("b=1", "40%")):
-        said = f"{name}: wall time cannot tell on this busy machine; the training's CPU time per {unit} fell {fell}"
+        said = f"{name}: wall time cannot tell on this busy machine; CPU time per {unit} fell {fell}"
         assert re.sub(r"\s+", " ", text).count(said) == 1

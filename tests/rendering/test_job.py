@@ -63,7 +63,7 @@ def test_waits_are_shares_of_recorded_steps_where_the_profiler_made_these_much_l
 
 def test_a_rank_that_other_programs_may_have_held_up_is_not_called_late(report: Report) -> None:
     job = _job(report, lacks_cores=True)
-    assert "may have lacked cores: repeat on an idle machine" in job_verdict(job)
+    assert "Other programs used the CPU, so it may have lacked cores." in job_verdict(job)
     assert "is late" in job_verdict(_job(report))
     assert (job.late_rank, _job(report).late_rank is None) == (None, False)
 

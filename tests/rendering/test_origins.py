@@ -142,8 +142,8 @@ def test_a_finding_names_the_users_line_and_the_frame_that_owns_the_time() -> No
         assert "train.py:41" in text
         assert "time in scipy/ndimage/interpolation.py:7 (zoom)" in text
     phrase = (
-        "aten::conv2d (50.0%); ~/src/train.py:41 (function main) > backward of ~/src/model.py:12 (function forward), "
-        "in torch/nn"
+        "aten::conv2d (50.0% of this finding's time); ~/src/train.py:41 (function main) > "
+        "backward of ~/src/model.py:12 (function forward), in torch/nn"
     )
     assert f"Origin: {phrase}" in comment
     assert f"Origin: {phrase}" in terminal
@@ -159,6 +159,7 @@ def test_the_larger_of_operator_and_place_comes_first() -> None:
     phrase = origin_phrase(larger, is_placed=False)
     assert phrase
     assert phrase.index("train.py:41") < phrase.index("aten::conv2d")
+    assert phrase.index("train.py:41") < phrase.index("% of this finding's time)") < phrase.index("aten::conv2d")
 
 
 def test_without_a_claim_there_is_no_origin() -> None:

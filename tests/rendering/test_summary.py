@@ -21,6 +21,7 @@ from traceadvisor.model.findings import Clear, Unit
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import OutcomeRow, RecordingNote, Report
 from traceadvisor.rendering.content.report.health import health_fold
+from traceadvisor.rendering.document.blocks import Items
 from traceadvisor.rendering.writers.lines import Style
 
 
@@ -52,8 +53,8 @@ def test_the_summary_of_one_recording_is_short() -> None:
         "     DataLoader(..., num_workers=4, persistent_workers=True)",
         "   At: ~/src/train.py:41 in main, most of the time in scipy/ndimage/interpolation.py:7 (zoom), and "
         "~/src/data.py:118",
-        "   Origin: aten::conv2d (50.0%); ~/src/train.py:41 (function main) > backward of ~/src/model.py:12 "
-        "(function forward), in torch/nn/functional.py:300 (conv2d) (50.0%)",
+        "   Origin: aten::conv2d (50.0% of this finding's time); ~/src/train.py:41 (function main) > "
+        "backward of ~/src/model.py:12 (function forward), in torch/nn/functional.py:300 (conv2d) (50.0%)",
     ]
 
 
@@ -89,6 +90,20 @@ def test_damage_of_one_of_several_recordings_names_it() -> None:
     fold = health_fold(replace(report, health_notes=(note,)))
     assert fold is not None
     assert str(fold.title).startswith(f"Damaged input: the file is cut off ({name}).")
+
+
+def test_a_busy_machine_of_several_recordings_is_one_note() -> None:
+    report = three_recordings()
+    ids = [one.id for one in report.recordings[:2]]
+    notes = tuple(
+        RecordingNote(HealthNote("busy-machine", f"The machine was busy: {cores} cores.", degrades=False), name)
+        for cores, name in zip((1.2, 1.3), ids, strict=True)
+    )
+    fold = health_fold(replace(report, health_notes=notes))
+    assert fold is not None
+    (items,) = (block for block in fold.blocks if isinstance(block, Items))
+    assert [str(words[0]) for words in items.items if "busy" in str(words)] == ["The machine was busy: 1.2 cores. "]
+    assert all(name in str(items.items) for name in ids)
 
 
 def test_only_the_top_three_findings_are_shown() -> None:

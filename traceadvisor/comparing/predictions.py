@@ -107,7 +107,7 @@ def _prediction(rows: Sequence[tuple[RecordedFinding, RuleMeta, Fix, Estimate, E
         expected_ns=fmean(saving.expected_ns for saving in savings),
         high_ns=fmean(saving.high_ns for saving in savings),
         further_ns=fmean(further.expected_ns for *_, further in rows),
-        is_limit=any(saving.is_limit for saving in savings),
+        is_limit=any(saving.is_bound for saving in savings),
     )
 
 
@@ -129,7 +129,8 @@ def _check(
     found: tuple[_Prediction, ...], low_ns: float, expected_ns: float, high_ns: float, step: StepChange
 ) -> PredictionCheck:
     step_ns = fmean(one.step_ns for one in found)
-    is_limit = all(one.is_limit for one in found) or high_ns > WIDE_RATIO * low_ns
+    limits = [one.is_limit for one in found]
+    is_limit = all(limits) or (any(limits) and high_ns > WIDE_RATIO * low_ns)
     low, expected, high = (
         step.base_ns * max(1 - saved_ns / step_ns, 0.0) for saved_ns in (high_ns, expected_ns, low_ns)
     )

@@ -19,7 +19,7 @@ from traceadvisor.model.memory_advice import MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures
 from traceadvisor.model.report import PredictedStep, Recording
 from traceadvisor.model.step_contents import Sizes
-from traceadvisor.model.verdict import Verdict, VerdictCertainty
+from traceadvisor.model.verdict import NO_DIFFERENCE, USUAL_NOISE, Verdict, VerdictCertainty
 
 SCHEMA = "traceadvisor.comparison/2"
 """Identifies a comparison in every format, and the version of its JSON."""
@@ -132,6 +132,17 @@ class CpuChange:
 
     high: float | None
     verdict: Verdict
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it is known to have changed."""
+        return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
+
+    def has(self, ratio: float) -> bool:
+        """Whether a ratio of wall times is the same, but for what does not matter or identical runs differ by."""
+        low, high = self.low or self.ratio, self.high or self.ratio
+        least = 1 + (USUAL_NOISE if self.low is None else NO_DIFFERENCE)
+        return low / least <= ratio <= high * least
 
 
 @frozen

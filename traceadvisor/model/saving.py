@@ -40,6 +40,9 @@ class Certainty(Enum):
 EXPECTED_PART = 0.5
 """Part of an upper limit that is expected, unless a fix says otherwise."""
 
+LEAST_NS = 0.5
+"""A saving below this is shown as ``0 ns``, so it is none."""
+
 WIDE_RATIO = 3.0
 """Highest ratio of the ends of a saving that is stated as a prediction. Of a wider range, only the upper end is."""
 
@@ -137,6 +140,11 @@ class Estimate:
     def is_limit(self) -> bool:
         """Whether only the upper end is stated: nothing predicts the saving, or the range is too wide."""
         return self.method is Method.BOUND or self.high_ns > WIDE_RATIO * self.low_ns
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether nothing but an upper limit is stated: nothing predicts the saving, or none is expected."""
+        return self.method is Method.BOUND or self.expected_ns < LEAST_NS
 
     @property
     def is_to_measure(self) -> bool:

@@ -25,6 +25,9 @@ OPEN_ROWS = 8
 LONGEST_NAME = 160
 """Characters of an operator, module or place in a table."""
 
+OF_FINDING = " of this finding's time"
+"""The whole of which an origin is a share."""
+
 LONGEST_PHRASE = 160
 """Characters of a name inside a sentence."""
 
@@ -163,7 +166,8 @@ def origin_phrase(origins: Origins | None, *, is_placed: bool) -> str | None:
     if operator and operator.name and not is_said:
         parts.insert(0, (operator.name, operator))
     parts.sort(key=lambda part: -part[1].total_ns)
-    return "; ".join(_with_share(name, row, origins) for name, row in parts) or None
+    wholes = (OF_FINDING, "")  # said once
+    return "; ".join(_with_share(*part, origins, whole) for part, whole in zip(parts, wholes, strict=False)) or None
 
 
 def place_words(place: CodePlace) -> str:
@@ -198,8 +202,8 @@ def place_cell(place: CodePlace, without_user: str | None = None) -> Cell:
     return Cell(without_user or _NO_FRAME)
 
 
-def _with_share(name: str, row: OriginRow | StackRow, origins: Origins) -> str:
-    return f"{clipped_inside(name, LONGEST_PHRASE)} ({percent(row.total_ns / origins.total_ns)})"
+def _with_share(name: str, row: OriginRow | StackRow, origins: Origins, whole: str = "") -> str:
+    return f"{clipped_inside(name, LONGEST_PHRASE)} ({percent(row.total_ns / origins.total_ns)}{whole})"
 
 
 def _figures(row: OriginRow | StackRow | OtherOrigins, whole_ns: int, steps: int) -> tuple[Cell, ...]:

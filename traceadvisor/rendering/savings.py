@@ -7,14 +7,10 @@ from collections.abc import Iterable, Sequence
 from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
-from traceadvisor.model.saving import Doubt
+from traceadvisor.model.saving import LEAST_NS, Doubt
 from traceadvisor.rendering.units import duration, money, number_of, percent
 from traceadvisor.rendering.words import DOUBT, reason_words
 from traceadvisor.text.ranges import between
-
-LEAST_NS = 0.5
-"""A saving below this is shown as ``0 ns``, so it is none."""
-
 
 SCALED_SHARE = 0.05
 """Difference between recorded and undisturbed steps from which evidence and savings visibly differ."""
@@ -69,12 +65,7 @@ def _takes(saving: Estimate) -> str:
 
 
 def _amount(saving: Estimate) -> str:
-    return f"up to {duration(saving.high_ns)}" if is_bound(saving) else f"about {duration(saving.expected_ns)}"
-
-
-def is_bound(saving: Estimate) -> bool:
-    """Whether nothing but an upper limit is stated: nothing predicts the saving, or none is expected."""
-    return saving.method is Method.BOUND or saving.expected_ns < LEAST_NS
+    return f"up to {duration(saving.high_ns)}" if saving.is_bound else f"about {duration(saving.expected_ns)}"
 
 
 def share_words(saving: Estimate, expected_share: float, *, of_window: bool = False) -> str | None:
@@ -82,7 +73,7 @@ def share_words(saving: Estimate, expected_share: float, *, of_window: bool = Fa
     if saves_nothing(saving):
         return None
     whole = RECORDING if of_window else "step"
-    return f"{'up to ' if is_bound(saving) else ''}{saved_share(saving, expected_share)} of the {whole}"
+    return f"{'up to ' if saving.is_bound else ''}{saved_share(saving, expected_share)} of the {whole}"
 
 
 def run_words(saving: Estimate, expected_share: float, *, adds: bool = False, of_inference: bool = False) -> str:
@@ -177,7 +168,7 @@ def saved_share(saving: Estimate, expected_share: float) -> str:
 
 def stated_share(saving: Estimate, expected_share: float) -> float:
     """The expected share of the step; the highest of an upper limit."""
-    return _share_of(saving.high_ns, saving, expected_share) if is_bound(saving) else expected_share
+    return _share_of(saving.high_ns, saving, expected_share) if saving.is_bound else expected_share
 
 
 def _share_of(ns: float, saving: Estimate, expected_share: float) -> float:
@@ -188,7 +179,7 @@ def _share_of(ns: float, saving: Estimate, expected_share: float) -> float:
 def _share_with_range(saving: Estimate, expected_share: float, *, wide_only: bool) -> str:
     """``31.4%``, with the range behind it if there is one; ``wide_only``: only if it is too wide for a prediction."""
     stated = saved_share(saving, expected_share)
-    if is_bound(saving) or saving.is_of_place or (wide_only and not saving.is_limit):
+    if saving.is_bound or saving.is_of_place or (wide_only and not saving.is_limit):
         return stated
     low, high = (percent(_share_of(ns, saving, expected_share)) for ns in (saving.low_ns, saving.high_ns))
     return stated if low == high else f"{stated}, range {between(low, high)}"
@@ -221,7 +212,7 @@ def worth_words(row: RecordedFinding) -> str | None:
     amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
     hour = "hour" if row.of_inference else "hour of training"
     of_what = hour if worth.per_million_samples is None else "million samples"
-    lead, amount = ("up to", amounts.high) if is_bound(row.finding.saving) else ("about", amounts.expected)
+    lead, amount = ("up to", amounts.high) if row.finding.saving.is_bound else ("about", amounts.expected)
     return f"{lead} {money(amount, worth.currency)} per {of_what}"
 
 

@@ -117,7 +117,7 @@ PURPOSE = {
 SEVERITY = {one: one.value.capitalize() for one in Severity}
 CONFIDENCE = {one: one.value for one in Confidence}
 
-EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "change one line", Effort.REFACTOR: "a larger change"}
+EFFORT = {Effort.SETTING: "change a setting", Effort.LINE: "a small change", Effort.REFACTOR: "a larger change"}
 
 CERTAINTY = {
     Certainty.SIMULATED: "simulated",
@@ -267,8 +267,8 @@ MOST_NAMES = 4
 
 
 def cpu_time_words(unit: str, ratio: float, low: float | None, high: float | None, *, is_clear: bool) -> str:
-    """The training's CPU time as a change: ``the training's CPU time per step fell 31% (28% to 34%)``."""
-    what = f"the training's CPU time per {unit}"
+    """The training's CPU time as a change: ``CPU time per step fell 31% (28% to 34%)``."""
+    what = f"CPU time per {unit}"
     ends = (ratio if low is None else low, ratio if high is None else high)
     if not is_clear:
         return f"{what} is {around(*map('{:.0%}'.format, (ratio, *ends)))} of before, perhaps by chance"
@@ -277,7 +277,10 @@ def cpu_time_words(unit: str, ratio: float, low: float | None, high: float | Non
 
 
 CANNOT_TELL, MISLEADS = "cannot tell on this busy machine", "may mislead on this busy machine"
-CPU_TIME_IS = "CPU time leaves out waits, and other programs on the same caches and cores raise it a little."
+CPU_TIME_IS = (
+    "CPU time is that of the training's processes. It leaves out waits, and programs on the same caches and cores "
+    "raise it a little."
+)
 
 
 def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:

@@ -31,6 +31,7 @@ from traceadvisor.model.comparison import (
     DifferenceKind,
     Differing,
     FindingStatus,
+    LikelyBecause,
     OtherProgram,
 )
 from traceadvisor.model.explanation import LineChange, OtherChange, RowChange, TableChange
@@ -162,6 +163,13 @@ def test_a_prediction_that_failed_without_another_difference_has_its_reasons() -
     )
 
 
+def test_a_prediction_leaves_the_load_of_other_programs_to_the_caution_on_it() -> None:
+    run = _saving_more()
+    assert run.change is not None
+    witnessed = replace(run, change=replace(run.change, because=LikelyBecause.WITNESSED))
+    assert prediction_sentence(witnessed) == prediction_sentence(run)
+
+
 def test_differences_that_no_fix_made_are_named_beside_a_prediction_that_failed() -> None:
     run = _saving_more()
     other = Difference(DifferenceKind.VERSION, "PyTorch", "2.11", "2.13")
@@ -192,8 +200,12 @@ def test_more_than_an_upper_limit_is_no_help_by_others() -> None:
     checks = tuple(replace(one, is_limit=True) for one in run.predictions)
     words = prediction_sentence(replace(run, predictions=checks))
     assert words is not None
-    assert words.startswith(
-        "Limit with DATA002 fixed: at least 108.1 ms. Measured: 103.8 ms, saves more than the limit."
+    assert words.startswith("With DATA002 fixed, measured more than the limit of 78.0 ms: the step is 82.2 ms shorter.")
+    checks = tuple(replace(one, agreement=Agreement.WITHIN) for one in checks)
+    words = prediction_sentence(replace(run, predictions=checks))
+    assert words == (
+        "Limit of the saving with DATA002 fixed: 78.0 ms per step. Measured: 82.2 ms, at the limit: identical runs may "
+        "differ by as much."
     )
 
 

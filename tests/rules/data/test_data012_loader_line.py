@@ -64,7 +64,7 @@ def test_a_line_inside_the_loader_is_named_before_the_loop(tmp_path: Path) -> No
     assert found.locations == (Location("train.py", 31, "__getitem__"), LOOP)
     assert evidence(found, "share of the loading in the costliest line") == 0.8
     assert evidence(found, "samples of the costliest line") == 80
-    assert found.fix.summary == "Read this file once, when the data set is made, and keep what it holds"
+    assert found.fix.summary == "Read the files of this line once, when the data set is made, and keep what they hold"
 
 
 def test_in_process_the_line_saves_its_share_of_the_loading(tmp_path: Path) -> None:

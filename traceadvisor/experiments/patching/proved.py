@@ -169,8 +169,10 @@ def joined(result: ExperimentResult, again: ExperimentResult) -> ExperimentResul
             again, seconds=result.seconds, trace_report=result.trace_report, recorded_step_ns=result.recorded_step_ns
         )
         return replace(result, sections=again.sections)
+    loads = [one.others_cpu_share for one in (result, again) if one.others_cpu_share is not None]
     return replace(
         result,
+        others_cpu_share=max(loads, default=None),
         sections=(*(one for one in result.sections if one.name != CODE), *again.sections),
         steps=result.steps + again.steps,
         processes=result.processes + again.processes,

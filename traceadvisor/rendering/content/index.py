@@ -20,7 +20,7 @@ from traceadvisor.rendering.document.blocks import Block, Document, Figure, Figu
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, sorted_by, titled, with_columns
 from traceadvisor.rendering.headline import first_of, recording_of_verdict, step_time
-from traceadvisor.rendering.savings import is_bound, saved_share, saves_nothing, stated_share
+from traceadvisor.rendering.savings import saved_share, saves_nothing, stated_share
 from traceadvisor.rendering.units import NOT_MEASURED, duration, number_of, percent, whole_percent
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import clipped, clipped_inside
@@ -266,7 +266,7 @@ def _saves(finding: FirstFinding) -> str:
     share = saved_share(finding.saving, finding.saving_share)
     if finding.saving.is_of_place:
         return f"takes {share}"
-    return f"up to {share}" if is_bound(finding.saving) or finding.of_run else share
+    return f"up to {share}" if finding.saving.is_bound or finding.of_run else share
 
 
 def _date(run: IndexedRun) -> str:

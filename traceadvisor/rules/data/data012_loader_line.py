@@ -75,7 +75,7 @@ _CHEAPER = _Remedy(
 _ON_GPU = replace(_CHEAPER, words=f"{_CHEAPER.words}. Otherwise transform whole batches on the GPU")
 
 _DECODED = _Remedy("Decode the data once before the training, to the size that it needs")
-_READ = _Remedy("Read this file once, when the data set is made, and keep what it holds")
+_READ = _Remedy("Read the files of this line once, when the data set is made, and keep what they hold")
 _COLLATE = _Remedy(
     "If this line goes through values one by one, make each sample an array or a tensor where it is read, and stack "
     "these with one call",

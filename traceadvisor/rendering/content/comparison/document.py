@@ -29,7 +29,6 @@ from traceadvisor.rendering.content.comparison.sentences import (
     cause_sentence,
     certainty_sentences,
     changed_sentence,
-    cpu_sentence,
     deciding_run,
     headline,
     hidden_sentence,
@@ -71,7 +70,7 @@ from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.device_word import reworded
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.units import number_of
-from traceadvisor.rendering.words import CATEGORY
+from traceadvisor.rendering.words import CATEGORY, CPU_TIME_IS
 from traceadvisor.results.redaction import shortened
 
 SUMMARY = Detail.SUMMARY
@@ -145,8 +144,8 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
         yield Prose(UNKNOWN_PROGRAM, Tone.SCOPE, SUMMARY)
     yield from _growth(run)
     if run.change and not run.work.is_other_program:
-        if sentence := cpu_sentence(run):
-            yield Prose(sentence, Tone.NOTICE, SUMMARY)
+        if run.change.cpu:
+            yield Prose(CPU_TIME_IS, Tone.SCOPE, SUMMARY)
         yield Prose(" ".join(certainty_sentences(run.change, run.work)), Tone.SCOPE, SUMMARY)
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
     if chart := step_dots(run, f"{anchor}-steps"):

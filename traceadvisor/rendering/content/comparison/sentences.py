@@ -35,10 +35,7 @@ from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.origins import location_words, place_words, user_words
 from traceadvisor.rendering.units import duration, from_to, number_of, percent, size, whole_percent
 from traceadvisor.rendering.words import (
-    CANNOT_TELL,
     CATEGORY,
-    CPU_TIME_IS,
-    MISLEADS,
     STEP_SOURCE,
     VERDICT_CERTAINTY,
     cpu_time_words,
@@ -89,13 +86,6 @@ AGREEMENT = {
     Agreement.MORE: "saves more than predicted",
     Agreement.NOT_SHORTER: "the step is not shorter",
 }
-
-WITH_LIMIT = AGREEMENT | {
-    Agreement.WITHIN: "within the limit",
-    Agreement.LESS: "saves less than the limit",
-    Agreement.MORE: "saves more than the limit",
-}
-"""The same where the predicted saving is an upper limit."""
 
 AT_LIMIT = "at the limit: identical runs may differ by as much"
 """A shorter step, by less than identical runs differ by."""
@@ -207,7 +197,7 @@ def _memory_headline(memory: Sequence[ComparedMemory]) -> str | None:
 
 
 def verdict_sentence(run: ComparedRun) -> str:
-    """The change and its certainty: ``186 -> 104 ms per step (44% less time), likely``."""
+    """The change and its certainty: ``186 -> 104 ms per step (44% less time), likely``; if busy, CPU time first."""
     change = run.change
     if change is None:
         return NO_STEP
@@ -225,30 +215,20 @@ def verdict_sentence(run: ComparedRun) -> str:
         size = f"{times} ({change_words(change)}){beside}"
     if change.verdict is Verdict.NO_DIFFERENCE:
         size = f"No difference: {times}{beside}"
-    by_cpu = f"; {_cpu_words(change.cpu, run)}" if change.cpu and change.cpu.verdict in CALLED else ""
-    return f"{size}, {VERDICT_CERTAINTY[change.certainty]}{by_cpu}"
+    wall = f"{size}, {VERDICT_CERTAINTY[change.certainty]}"
+    if change.cpu is None:
+        return wall
+    by_cpu = _cpu_words(change.cpu, UNIT[run.work.unit] if change.measure in PER_SAMPLE else "step")
+    if change.cpu.has(change.ratio):
+        return f"{by_cpu}; wall time: {wall[:1].lower()}{wall[1:]}"
+    wall = size if change.cpu.is_called else wall
+    return f"{by_cpu}; wall time differs because other programs ran: {wall[:1].lower()}{wall[1:]}"
 
 
-CALLED = {Verdict.FASTER, Verdict.SLOWER}
-
-
-def _cpu_words(cpu: CpuChange, run: ComparedRun) -> str:
-    unit = UNIT[run.work.unit] if run.change and run.change.measure in PER_SAMPLE else "step"
-    return cpu_time_words(unit, cpu.ratio, cpu.low, cpu.high, is_clear=cpu.verdict in CALLED)
-
-
-def cpu_sentence(run: ComparedRun) -> str | None:
-    """The witness of the training's CPU time beside the verdict on a busy machine; None where it is unknown.
-
-    A clear change of it stands in :func:`verdict_sentence`.
-    """
-    change = run.change
-    if change is None or change.cpu is None:
-        return None
-    differs = CANNOT_TELL if change.verdict is Verdict.INCONCLUSIVE else MISLEADS
-    lead = [] if change.cpu.verdict is change.verdict else [f"wall time {differs}"]
-    says = "; ".join([*lead, *([] if change.cpu.verdict in CALLED else [_cpu_words(change.cpu, run)])])
-    return f"{says[:1].upper()}{says[1:]}. {CPU_TIME_IS}" if says else CPU_TIME_IS
+def _cpu_words(cpu: CpuChange, unit: str) -> str:
+    says = cpu_time_words(unit, cpu.ratio, cpu.low, cpu.high, is_clear=cpu.is_called)
+    certainty = VerdictCertainty.LIKELY if cpu.low is None else VerdictCertainty.SHOWN
+    return f"{says}, {VERDICT_CERTAINTY[certainty]}" if cpu.is_called else says
 
 
 def change_words(change: StepChange) -> str:
@@ -311,7 +291,7 @@ def _without_interval(change: StepChange, work: WorkChange) -> str:
     if work.products:
         return OTHER_PRODUCTS
     if change.is_crowded:
-        return "Not shown, although large: other programs used the CPU, which alone can change a step as much."
+        return "Not shown, although large: the load of other programs alone can change a step as much."
     if least > 1:
         return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
     return f"Not shown: {chance}."
@@ -322,7 +302,7 @@ def _why_likely(change: StepChange, chance: str) -> str:
         return "Likely: what was changed in the program explains the change, and the rest of the step is as before."
     if change.because is LikelyBecause.WITNESSED and change.witness_ratio:
         return (
-            "Likely, although other programs used the CPU: the work of the process itself per step, by its CPU time, "
+            "Likely, beside the load of other programs: the work of the process itself per step, by its CPU time, "
             f"its GPU time or its operators, is {change.witness_ratio:.2f} times that of before. This shows the "
             "direction of the change, not its size."
         )
@@ -341,15 +321,22 @@ def prediction_sentence(run: ComparedRun) -> str | None:
         return None
     (check,) = run.predictions
     predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
+    if check.is_limit:
+        return " ".join((_beside_limit(check, rules), *_reasons(run, check)))
     low, expected, high = map(duration, (predicted.low_ns, predicted.expected_ns, predicted.high_ns))
-    step = f"at least {low}" if check.is_limit else around(expected, low, high)
-    what, agreements = ("Limit", WITH_LIMIT) if check.is_limit else ("Predicted", AGREEMENT)
-    measured = f"{what} with {rules} fixed: {step}. Measured: {duration(check.measured_step_ns)}"
-    is_at_limit = (
-        check.is_limit and check.agreement is Agreement.WITHIN and check.measured_step_ns < check.predicted.low_ns
-    )
-    measured = f"{measured}, {AT_LIMIT if is_at_limit else agreements[check.agreement]}."
-    return " ".join((measured, *_reasons(run, check)))
+    measured = f"Measured: {duration(check.measured_step_ns)}, {AGREEMENT[check.agreement]}."
+    return " ".join((f"Predicted with {rules} fixed: {around(expected, low, high)}.", measured, *_reasons(run, check)))
+
+
+def _beside_limit(check: PredictionCheck, rules: str) -> str:
+    """The measured saving beside its limit."""
+    most_ns, saved_ns = (check.base_step_ns - ns for ns in (check.predicted.low_ns, check.measured_step_ns))
+    limit, saved = duration(most_ns), duration(max(saved_ns, 0.0))
+    if check.agreement is Agreement.MORE:
+        return f"With {rules} fixed, measured more than the limit of {limit}: the step is {saved} shorter."
+    within = AT_LIMIT if saved_ns > most_ns else "within the limit"
+    says = AGREEMENT[check.agreement] if check.agreement is Agreement.NOT_SHORTER else within
+    return f"Limit of the saving with {rules} fixed: {limit} per step. Measured: {saved}, {says}."
 
 
 def predicted_peak(memory: ComparedMemory) -> str | None:
@@ -379,8 +366,6 @@ def _reasons(run: ComparedRun, check: PredictionCheck) -> Iterator[str]:
     ]
     if others:
         yield f"Also different, and perhaps the reason: {listed(others)}."
-    if run.change and run.change.because is LikelyBecause.WITNESSED:
-        yield "Other programs used the CPU, so the measured step is uncertain."
     end_ns = check.predicted.low_ns if check.agreement is Agreement.MORE else check.predicted.high_ns
     noise = run.change and run.change.noise_share
     if noise and end_ns and abs(log(check.measured_step_ns / end_ns)) <= log1p(noise):
@@ -516,7 +501,7 @@ def why_lost(change: FindingChange, run: ComparedRun) -> str | None:
     is_changed = bool(run.differences) or any(one.status is FindingStatus.GONE for one in run.findings)
     if is_changed or not run.is_same_code:
         return OTHER_CHANGE if is_changed else UNKNOWN_CHANGE
-    is_limit = change.base is not None and change.base.saving.is_limit
+    is_limit = change.base is not None and change.base.saving.is_bound
     return f"its {'limit' if is_limit else 'saving'} was too high, for nothing that is recorded was changed"
 
 

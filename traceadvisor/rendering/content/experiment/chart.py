@@ -8,7 +8,6 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.experiment import MeasuredArm, Section
 from traceadvisor.rendering.charts.drawing import (
     WIDTH,
-    Anchor,
     Chart,
     Label,
     LegendEntry,
@@ -27,12 +26,20 @@ from traceadvisor.rendering.content.experiment.words import (
     rate_of,
     rate_words,
     verdict,
+    without_reason,
 )
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Table, cells, titled
+from traceadvisor.text.cleaning import clipped
 
 MOST_BARS = 12
-ROW_HEIGHT, BAR_TOP, BAR_HEIGHT = 40, 18, 12
+ROW_HEIGHT, BAR_TOP, BAR_HEIGHT = 54, 32, 12
+NAME_AT, FIGURES_AT = 13, 26
+"""Baselines of the two lines above a bar: beside each other, they overlap on a telephone."""
+
+LONGEST_NAME = 50
+"""Characters of a name on a telephone."""
+
 TICK = 4
 ROOM_ABOVE = 1.08
 
@@ -44,6 +51,9 @@ HIGHEST_CEILING = 2.0
 class _Bar:
     name: str
     rate: float
+    figures: str
+    """The rate, its change and the verdict without its reason, which the table has."""
+
     words: str
     arm: MeasuredArm | None = None
     model: float | None = None
@@ -95,14 +105,15 @@ def _bars(section: Section, own_rate: float | None) -> Iterator[_Bar]:
         return ceilings(axis, value) if axis else (None, None)
 
     if own_rate:
-        yield _Bar(base_words(section), own_rate, rate_words(own_rate), None, *ceilings_of(axis and axis.own))
+        rate = rate_words(own_rate)
+        yield _Bar(base_words(section), own_rate, rate, rate, None, *ceilings_of(axis and axis.own))
     for arm in section.arms:
-        rate = rate_of(arm, own_rate)
-        if rate is not None and arm.measured and arm.is_compared:
-            words = f"{rate_words(rate)}, {change(arm.measured.ratio)}, {verdict(arm)}"
-            yield _Bar(
-                arm_words(arm, section), rate, words, arm, *ceilings_of(arm.settings.get(axis.name) if axis else None)
-            )
+        found = rate_of(arm, own_rate)
+        if found is not None and arm.measured and arm.is_compared:
+            figures = f"{rate_words(found)}, {change(arm.measured.ratio)}"
+            short, words = (f"{figures}, {said}" for said in (without_reason(arm.measured), verdict(arm)))
+            value = arm.settings.get(axis.name) if axis else None
+            yield _Bar(arm_words(arm, section), found, short, words, arm, *ceilings_of(value))
 
 
 def _text_bars(section: Section, bars: list[_Bar], fastest: float) -> Iterator[tuple[str, str, float | None]]:
@@ -119,8 +130,8 @@ def _rate(rate: float | None) -> str:
 
 
 def _labels(bar: _Bar, y: int) -> Iterator[Label]:
-    yield Label("0%", number(y + 13), bar.name)
-    yield Label("100%", number(y + 13), bar.words, Anchor.END, Tone.QUIET)
+    yield Label("0%", number(y + NAME_AT), clipped(bar.name, LONGEST_NAME))
+    yield Label("0%", number(y + FIGURES_AT), bar.figures, tone=Tone.QUIET)
 
 
 def _shapes(bar: _Bar, y: int, own_rate: float, top: float) -> Iterator[Shape]:

@@ -76,12 +76,15 @@ def counted_verdict(found: MeasuredRatio) -> str:
         return "not shown: one round"
     if found.rounds < FEWEST_ROUNDS:
         return f"not shown: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
-    if found.verdict != Verdict.INCONCLUSIVE.value:
-        return f"{found.verdict}, shown"
-    lowest = _lowest_of_itself(found)
-    return (
-        f"not shown: unchanged rounds differ by {band(found)}" if lowest <= found.ratio <= 1 / lowest else "not shown"
-    )
+    lowest, says = _lowest_of_itself(found), without_reason(found)
+    is_noise = found.verdict == Verdict.INCONCLUSIVE.value and lowest <= found.ratio <= 1 / lowest
+    return f"{says}: unchanged rounds differ by {band(found)}" if is_noise else says
+
+
+def without_reason(found: MeasuredRatio) -> str:
+    """The verdict and its certainty."""
+    is_open = found.rounds < FEWEST_ROUNDS or found.verdict == Verdict.INCONCLUSIVE.value
+    return "not shown" if is_open else f"{found.verdict}, shown"
 
 
 def measured_words(fix: MeasuredFix) -> str:
@@ -261,17 +264,21 @@ def busy_sentences(result: ExperimentResult) -> Iterator[str]:
 def _by_cpu(arm: MeasuredArm) -> str | None:
     """The CPU time of an arm where wall time does not tell, or says otherwise; None elsewhere.
 
-    Where one round of noise keeps both from a verdict, two intervals on one side of 1 are enough.
+    Where one round of noise keeps both from a verdict, two intervals on one side of 1 are enough. Too few rounds tell
+    nothing, and their ratio of CPU time stands beside that of wall time.
     """
     step, cpu = arm.measured, arm.cpu
-    if step is None or cpu is None or arm.problem or cpu.rounds < FEWEST_ROUNDS:
+    if step is None or cpu is None or not arm.is_compared:
         return None
+    unit = "step" if arm.samples_per_s is None else "sample"
+    if cpu.rounds < FEWEST_ROUNDS:  # as of processes, which take long
+        few = cpu_time_words(unit, cpu.ratio, None, None, is_clear=False)
+        return f"{arm.name}: wall time {CANNOT_TELL}; {few}" if cpu.rounds > 1 else None
     is_open = step.verdict == Verdict.INCONCLUSIVE.value
     agree = max(step.high, cpu.high) < 1 or min(step.low, cpu.low) > 1
     is_clear = cpu.verdict in {Verdict.FASTER.value, Verdict.SLOWER.value} or (is_open and agree)
     if (is_open and not is_clear) or (cpu.verdict == step.verdict and not is_open):
         return None
-    unit = "step" if arm.samples_per_s is None else "sample"
     says = cpu_time_words(unit, cpu.ratio, cpu.low, cpu.high, is_clear=is_clear)
     return f"{arm.name}: wall time {CANNOT_TELL if is_open else MISLEADS}; {says}"
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.findings import Effort, Estimate, Finding, Fix, LineEdit, Location, Method, Unit
+from traceadvisor.model.findings import Estimate, Finding, Fix, LineEdit, Location, Method, Unit
 from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.report import FoldedBecause, RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
@@ -38,7 +38,6 @@ from traceadvisor.rendering.headline import HARDWARE, step_time
 from traceadvisor.rendering.origins import edit_words, finding_fold, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
     further,
-    is_bound,
     range_over,
     range_words,
     row_words,
@@ -188,7 +187,7 @@ class _Saving:
             return
         ends = (saving.high_ns, saving.expected_ns, saving.low_ns)
         low, expected, high = (max(0.0, 1 - ns / step_ns) for ns in ends)
-        is_limit = is_bound(saving)
+        is_limit = saving.is_bound
         after_ns = step_ns * (low if is_limit else expected)
         words = from_to(step_ns, after_ns).replace("-> ", "-> at least ") if is_limit else from_to(step_ns, after_ns)
         yield RangeBar(
@@ -306,7 +305,7 @@ def _why(ranked: RankedFinding, shown: Shown) -> Fold:
     finding = ranked.finding
     provider = shown.report.settings.providers.get(finding.rule.id)  # the distribution of a plugin
     rule = finding.rule.id + (f" from {provider}" if provider else "")
-    traits = (Fact("Effort", _effort(finding)), Fact("Rule", rule))
+    traits = (Fact("Effort", EFFORT[finding.effort]), Fact("Rule", rule))
     side: tuple[Block, ...] = (*_Saving(ranked, shown).method(), Facts(traits, FactsLook.TRAITS, SUMMARY))
     inside: list[Block] = [Columns(side, tuple(_grounds(ranked)))]
     if table := _by_recording(ranked):
@@ -354,12 +353,6 @@ def _place(location: Location) -> Iterator[str | Span]:
             ", most of the time in ",
             Span(clipped_inside(frame_words(location.owner), LONGEST_PLACE), Mark.CODE),
         )
-
-
-def _effort(finding: Finding) -> str:
-    """The effort of a fix; code of several lines is not called one line."""
-    lines = len((finding.fix.change or "").splitlines())
-    return "change a few lines" if finding.effort is Effort.LINE and lines > 1 else EFFORT[finding.effort]
 
 
 def fix_words(fix: Fix) -> str:

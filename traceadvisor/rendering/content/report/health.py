@@ -23,7 +23,8 @@ _SENTENCE = re.compile(r"(?<=[.;:]) ")
 
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
-QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed", "other-steps", "ran-ahead"})
+BUSY = "busy-machine"
+QUIET = frozenset({BUSY, "clock", "disturbed", "loader-disturbed", "other-steps", "ran-ahead"})
 
 NOTHING, TOO_SHORT = "nothing-recorded", "window-not-reached"
 
@@ -153,12 +154,13 @@ def _counts(report: Report) -> tuple[_Note, ...]:
 
 
 def _notes(report: Report, wanted: Callable[[HealthNote], bool]) -> tuple[_Note, ...]:
-    """One view per message, with the recordings that it concerns."""
+    """One view per message, with the recordings that it concerns; one on a busy machine, that of the first of them."""
     one = len(report.recordings) < 2
     about: dict[str, dict[str, None]] = {}
+    busy = next((row.note.message for row in report.health_notes if row.note.code == BUSY), "")
     for row in _health_notes(report):
         if wanted(row.note) and not (one and row.note.code == COUNTED):
-            ids = about.setdefault(row.note.message, {})
+            ids = about.setdefault(busy if row.note.code == BUSY else row.note.message, {})
             if row.recording_id is not None:
                 ids[row.recording_id] = None
     return tuple(_Note(message, listed(list(ids)) if ids and not one else None) for message, ids in about.items())

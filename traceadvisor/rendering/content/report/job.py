@@ -110,8 +110,7 @@ def job_verdict(job: Job) -> str:
     if job.lacks_cores:
         return (
             f"Rank {first.rank} arrives last in {first.late_steps} of {job.step_count} steps: the others wait "
-            f"{_of_step(first.caused_ns, step_ns)} for it. Other programs used the CPU, so it may have lacked cores: "
-            "repeat on an idle machine."
+            f"{_of_step(first.caused_ns, step_ns)} for it. Other programs used the CPU, so it may have lacked cores."
         )
     often = (
         f"It is the latest in {first.late_steps} of {job.step_count} steps."
