@@ -253,7 +253,7 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         return result
 
     def _failed(self, result: Any) -> None:
-        """An operator is unlike what was expected: nothing is known of its results."""
+        """An operator is unlike what was expected: its results may depend on anything."""
         self._errors_left -= 1
         try:
             for one in (one for one in _parts((result,)) if isinstance(one, Tensor)):
