@@ -47,7 +47,7 @@ CAUSES = {
     "norms_each_step": PYTHON,
     "checkpoint_often": ("IDLE004", "IDLE006"),
     "float64": ("GPU015",),
-    "constant_recomputed": PYTHON,
+    "constant_recomputed": (*PYTHON, "DATA020"),
     "ema_by_deepcopy": PYTHON,
     "loader_recreated": ("DATA007",),
     "metrics_by_hand": PYTHON,
