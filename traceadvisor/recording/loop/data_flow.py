@@ -433,13 +433,15 @@ def _values(tensor: Tensor) -> str | None:
     """Some values of a tensor on the CPU as text, and their sum; None if they are unknown, or too many of an input."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_quantized:
         return None
+    if tensor.numel() > MOST_VALUES and not tensor.is_contiguous():
+        return None  # to flatten it copies all of it
     with suppress(NotImplementedError, RuntimeError):  # of rare number types, or without memory
         return _text_of(tensor)
     return None
 
 
 def _text_of(tensor: Tensor) -> str:
-    flat = tensor.detach().reshape(-1) if tensor.numel() <= MOST_VALUES else tensor.detach().flatten()[:MOST_VALUES]
+    flat = tensor.detach().reshape(-1)[:MOST_VALUES]
     few = flat[:: max(len(flat) // COMPARED, 1)]
     return f"{few.tolist()} {flat.sum().item()}"
 
