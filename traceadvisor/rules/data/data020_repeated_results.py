@@ -21,14 +21,14 @@ ONCE = Fix(
 ONCE_PER_SAMPLE = Fix(
     "Compute this once for each sample, before the training, and load the results with the samples: no parameter that "
     "is trained, and no random number in the step, changes them",
-    "class WithResults:  # in place of the data set\n"
+    "class WithResults:  # in place of the data set; the loop then gets the sample and the result\n"
     "    def __init__(self, dataset):\n"
     "        self.dataset = dataset\n"
-    "        self.results = [compute(*sample) for sample in dataset]  # compute: this code, under torch.no_grad()\n\n"
+    "        self.results = [compute(sample) for sample in dataset]  # compute: this code, under torch.no_grad()\n\n"
     "    def __len__(self):\n"
     "        return len(self.dataset)\n\n"
     "    def __getitem__(self, index):\n"
-    "        return *self.dataset[index], self.results[index]",
+    "        return self.dataset[index], self.results[index]",
     not_replayed=UNKNOWN_DATA,
 )
 TITLE_ONCE = "Each training step computes the same again"
