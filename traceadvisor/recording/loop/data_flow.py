@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import traceadvisor
 from traceadvisor.bundle.settings import MOST_PLACES
 from traceadvisor.model.location import Location
-from traceadvisor.model.run import IgnoredTargets, RepeatedResult
+from traceadvisor.model.run import RepeatedResult
 from traceadvisor.recording.loop.random_numbers import script_state
 from traceadvisor.recording.script.own_code import is_of_library, shown_path
 from traceadvisor.system import clocks
@@ -83,6 +83,7 @@ class _Code(Enum):
 
 _CALLERS = frozenset({_Code.OWN, _Code.OPTIMIZER})
 
+Loss = tuple[int, int, Tensor]
 _Frames = tuple[tuple[CodeType, int], ...]
 """The script's functions and lines, outermost first."""
 
@@ -180,7 +181,7 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
         self._before: dict[_Frames, list[_Look]] | None = None
         """Looks of the first step; None during it."""
         self._calls = defaultdict[_Frames, _Calls](_Calls)
-        self._loss: tuple[int, int, Tensor] | None = None
+        self.loss: Loss | None = None
         """Targets and classes of the largest loss, and the number of targets that it leaves out."""
         self._errors_left = MOST_ERRORS
         self._state = script_state()
@@ -223,18 +224,11 @@ class DataFlow(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's b
 
     def _lost(self, scores: Tensor, targets: Tensor, ignored: int) -> None:
         """A cross entropy is computed: count the targets that it leaves out, without waiting for a GPU."""
-        if self._before is None or (self._loss and self._loss[0] >= targets.numel()):
+        if self._before is None or (self.loss and self.loss[0] >= targets.numel()):
             return
         count = torch.zeros((), dtype=torch.int64, pin_memory=targets.is_cuda)
         count.copy_((targets == ignored).sum(), non_blocking=True)
-        self._loss = targets.numel(), scores.shape[1], count
-
-    def ignored_targets(self) -> IgnoredTargets | None:
-        """Return the targets that the largest loss of the second step leaves out; None without such a loss."""
-        if self._loss is None:
-            return None
-        whole, classes, count = self._loss
-        return IgnoredTargets(int(count) / whole, whole, classes)
+        self.loss = targets.numel(), scores.shape[1], count
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and note what its results depend on."""

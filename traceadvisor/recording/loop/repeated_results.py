@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from threading import get_ident
 
@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import (
 from traceadvisor.model.run import IgnoredTargets, RepeatedResult, RepeatedResults
 from traceadvisor.recording.devices import is_capturing
 from traceadvisor.recording.loop.constructors import Constructors
-from traceadvisor.recording.loop.data_flow import DataFlow
+from traceadvisor.recording.loop.data_flow import DataFlow, Loss
 from traceadvisor.recording.loop.profiler import has_compiled, is_profiling
 from traceadvisor.system import clocks
 
@@ -53,7 +53,7 @@ class ResultsSeen:
         self._draws = False
         """Whether loading draws random numbers."""
         self._places: tuple[RepeatedResult, ...] | None = None
-        self._lost: Callable[[], IgnoredTargets | None] = lambda: None
+        self._loss: Loss | None = None
         self._same: tuple[RepeatedResult, ...] | None = None
         """Only those whose results are always the same."""
         self.span_ns = (0, 0)
@@ -99,7 +99,10 @@ class ResultsSeen:
 
     def ignored_targets(self) -> IgnoredTargets | None:
         """The targets that the loss leaves out; None if no whole step was seen, or it has no such loss."""
-        return self._lost()
+        if self._loss is None:
+            return None
+        whole, classes, count = self._loss
+        return IgnoredTargets(int(count) / whole, whole, classes)
 
     def _follow(self, optimizer: Optimizer) -> None:
         if self._first is None or self._first() is None:
@@ -118,7 +121,7 @@ class ResultsSeen:
             if flow.is_whole and self._flow is None:
                 self._draws |= flow.is_drawn
                 self._places, self._same = flow.places(data=True), flow.places(data=False)
-                self._lost = flow.ignored_targets
+                self._loss = flow.loss
 
     def _enter(self, optimizer: Optimizer) -> None:
         """Begin to look, unless something else looks at operators, or code is compiled or shared among ranks."""

@@ -52,8 +52,8 @@ class RepeatedResults(Rule):
 
     What it finds: Lines and functions of the script whose operators get nothing but the batch, constants and parameters
         that are not trained: a frozen encoder, targets that are drawn from labels, a mask or a normalised graph.
-        ``traceadvisor capture`` follows all operators of two early steps. Where loading draws random numbers, it leaves
-        out code that follows from the batch.
+        ``traceadvisor capture`` follows all operators of two early steps. Where loading or the script draws random
+        numbers, it leaves out code that follows from the batch.
     Why it costs time: What does not change is computed again in each epoch, or even in each step.
     How to fix it: Compute it once, before the training. What follows from a sample is kept for each sample, in memory
         or in a file, and loaded with it.
@@ -114,18 +114,16 @@ def _share(facts: Facts, places: Sequence[_Sampled]) -> SampledShare | None:
 
 
 def _finding(facts: Facts, places: Sequence[_Sampled], share: SampledShare, *, is_same: bool) -> Outcome:
-    step_ns = facts.step_ns or 0.0
-    saving = None
-    if not facts.observation.has_device:
-        low, high = min(0.8 * share.share, share.low) * step_ns, max(share.share, share.high) * step_ns
-        saving = Estimate(low, 0.95 * share.share * step_ns, high, Method.MODEL)
-        if not is_same:
-            saving = Estimate(0.0, 0.8 * share.share * step_ns, high, Method.BOUND, of_the_fix(UNKNOWN_DATA))
+    mean_ns, low_ns, high_ns = (part * (facts.step_ns or 0.0) for part in (share.share, share.low, share.high))
+    if is_same:
+        saving = Estimate(min(0.8 * mean_ns, low_ns), 0.95 * mean_ns, high_ns, Method.MODEL)
+    else:
+        saving = Estimate(0.0, 0.8 * mean_ns, high_ns, Method.BOUND, of_the_fix(UNKNOWN_DATA))
     return finding_of(
         facts,
         title=TITLE_ONCE if is_same else None,
         fix=ONCE if is_same else ONCE_PER_SAMPLE,
-        saving=saving,
+        saving=None if facts.observation.has_device else saving,
         effort=Effort.LINE,
         evidence=(
             Evidence("share of the step in this code, from samples", share.share, Unit.SHARE),
