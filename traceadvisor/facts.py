@@ -532,13 +532,16 @@ class Facts:
         return covered.total_ns / max(spans.total_ns, 1) if operators.size else 1.0
 
     def _threads_share(self, spans: SpanSet) -> float:
-        """Share of some time in which threads of its operators may compute, or spin after one; 1 if none is known."""
+        """Share of some time in which threads of its operators may compute, or spin after one; 1 if none is known.
+
+        Threads that spin beyond the end of a span are those of the operators between it and the next one.
+        """
         events, operators = self.trace.events, self.trace.events.rows(Kind.OPERATOR)
         wakes = ~name_mask(self.trace.names, lambda name: WAKES_NO_THREAD.match(name) is not None)
         rows = operators[wakes[events.name_id[operators]] & spans.contains(events.start_ns[operators])]
-        spinning = SpanSet.union_of(
-            events.start_ns[rows], events.end_ns[rows] + own_threads(self.settings, 0.0).spin_ns
-        )
+        starts_ns, spin_ns = events.start_ns[rows], own_threads(self.settings, 0.0).spin_ns
+        last_ns = spans.ends_ns[spans.ends_ns.searchsorted(starts_ns, side="right")]
+        spinning = SpanSet.union_of(starts_ns, np.minimum(events.end_ns[rows] + spin_ns, last_ns))
         return (spinning & spans).total_ns / max(spans.total_ns, 1) if operators.size else 1.0
 
     # -- figures for rules -------------------------------------------------------------------------------------

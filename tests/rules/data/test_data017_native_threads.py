@@ -14,6 +14,7 @@ from traceadvisor.model.run import TimedBatch
 from traceadvisor.model.samples import SampledFrame
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 from traceadvisor.rules.data.data017_native_threads import NativeThreads
+from traceadvisor.rules.data.loading_limit import WITHOUT_WORKERS, Limit
 
 MS = 1_000_000
 
@@ -70,6 +71,25 @@ def test_threads_that_each_operator_of_a_batch_wakes_spin_until_the_next(
     assert captured.is_found(NativeThreads()) is found
 
 
+def _captured_on_two_cores(folder: Path, pool: str, batch: TimedBatch, step_us: int) -> Captured:
+    """Batches that end with an operator, as collating does, and steps that take so long beside them."""
+    builder, load_us = TraceBuilder(), batch.duration_ns // 1000
+    for n in range(5):
+        start_us = n * (load_us + step_us)
+        end_us = start_us + load_us
+        builder.step(n, start_us, end_us + step_us).loader(start_us, end_us)
+        builder.op("aten::cat", end_us - 100, end_us).op("aten::mm", end_us, end_us + step_us)
+    captured = Captured(builder, folder).with_loader(worker_count=0, collates=True)
+    captured.with_steps([float(load_us)] * 40, step_us=step_us)
+    captured.with_run(batches=tuple(replace(batch, start_ns=10**18 + n) for n in range(40)))
+    return captured.with_settings(cpu_count=2, torch_threads=2, thread_pools=(pool,))
+
+
+def test_threads_that_spin_beyond_the_batch_are_those_of_the_step(tmp_path: Path) -> None:
+    batch = TimedBatch(None, 10**18, 40 * MS, 40 * MS, 0, 0, 0, 77 * MS, 37 * MS)
+    assert _captured_on_two_cores(tmp_path, "OpenBLAS", batch, 1000).is_found(NativeThreads())
+
+
 def test_workers_are_proposed_with_one_thread_each_and_as_many_as_have_cores(tmp_path: Path) -> None:
     found = _captured(tmp_path, cores=3).finding(SynchronousLoader())
     assert found.fix.change is not None
@@ -93,6 +113,15 @@ def test_tokenising_is_done_once(tmp_path: Path) -> None:
     found = captured.finding(NativeThreads())
     assert found.fix.summary == "Tokenise once before the training, and store the token ids"
     assert evidence(found, "share of a batch waiting for these threads") == pytest.approx(0.98)
+
+
+def test_threads_that_sleep_between_two_calls_do_work_that_a_worker_has_no_core_for(tmp_path: Path) -> None:
+    """`../shared/reports/tokenise_in_collate` on two cores: one worker with one thread took 30% longer."""
+    samples = Samples().add(30, *MAKING, SampledFrame("encode_batch"), is_fetching=True, is_beside=True).build()
+    batch = TimedBatch(None, 10**18, 8 * MS, 1 * MS, 0, 0, 0, 16 * MS, 15 * MS)
+    captured = _captured_on_two_cores(tmp_path, "tokenizers", batch, 8000).with_run(stacks=samples)
+    captured.with_processes(mean_cpu_cores=2.0)  # the step uses both cores, too
+    assert captured.clear(SynchronousLoader()).remark == WITHOUT_WORKERS[Limit.THREADS]
 
 
 def test_cpu_time_that_spinning_could_explain_is_native_where_samples_show_it(tmp_path: Path) -> None:

@@ -200,8 +200,10 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
     if cost.is_waiting:
         cost = replace(cost, delay_ns=(cost.core_wait_ns or 0.0) * _others_share(loading))
     threads = loading.settings.torch_threads or 1
-    shared_ns = min(cost.beside_ns, cost.mean_cpu_ns * loading.operator_share * (threads - 1))
-    cost = replace(cost, shared_ns=shared_ns)
+    shared_ns = cost.mean_cpu_ns * loading.operator_share * (threads - 1)
+    if cost.has_threads:  # one thread of each library was counted: the others may compute, too
+        shared_ns += cost.native_ns * (max(loading.host_cores or 1, 1) - 1)
+    cost = replace(cost, shared_ns=min(cost.beside_ns, shared_ns))
     loader = loading.settings.loader or LoaderSettings()
     rest_ns = max(loading.step_ns - loading.wait_ns - (loading.handover_ns or 0.0), 1.0)
     loop = Loop(

@@ -8,6 +8,7 @@ from enum import Enum
 from weakref import WeakKeyDictionary
 
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
+from traceadvisor.analysis.data.loader_time import BLOCKING_POOLS
 from traceadvisor.analysis.data.loading import Loading, is_late_by_chance
 from traceadvisor.analysis.data.worker_curve import (
     MOST_WAITING_WORKERS,
@@ -238,7 +239,8 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911, PLR0912  # one
     point = curve.best()
     if point.workers > workers and point.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns:
         proposal = _proposal(facts, loading, curve, point)
-        if proposal.saving.expected_ns >= NO_GAIN_SHARE * (facts.step_ns or 0.0):
+        least_ns = proposal.saving.low_ns if curve.cost.has_threads else proposal.saving.expected_ns
+        if least_ns >= NO_GAIN_SHARE * (facts.step_ns or 0.0):
             return LoadingLimit(Limit.WORKERS, proposal)
         if not computes:  # the simulation also counts the time to take a batch
             return LoadingLimit(Limit.NOTHING)
@@ -334,8 +336,11 @@ def _is_late_while_received(facts: Facts) -> bool:
 def _threads_limit(facts: Facts, loading: Loading, curve: WorkerCurve) -> LoadingLimit:
     """The limit where other threads of the loading process take a notable part of its CPU time.
 
-    How much of that is busy waiting is unknown. If all of it were, workers with one thread each would gain most.
+    How much of that is busy waiting is unknown. If all of it were, workers with one thread each would gain most. Of
+    libraries whose threads sleep between two calls it is work, for which no core is free.
     """
+    if BLOCKING_POOLS.intersection(facts.settings.thread_pools):
+        return LoadingLimit(Limit.THREADS)
     most = WorkerCurve(curve.cost.single_threaded(), curve.loop)
     point = most.best()
     gained_ns = loading.step_ns - point.step_ns
