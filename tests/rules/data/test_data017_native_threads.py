@@ -77,7 +77,7 @@ def _captured_on_two_cores(folder: Path, pool: str, batch: TimedBatch, step_us: 
     for n in range(5):
         start_us = n * (load_us + step_us)
         end_us = start_us + load_us
-        builder.step(n, start_us, end_us + step_us).loader(start_us, end_us)
+        builder.step(n, start_us, end_us + step_us).loader(start_us, end_us, kind="_SingleProcessDataLoaderIter")
         builder.op("aten::cat", end_us - 100, end_us).op("aten::mm", end_us, end_us + step_us)
     captured = Captured(builder, folder).with_loader(worker_count=0, collates=True)
     captured.with_steps([float(load_us)] * 40, step_us=step_us)
