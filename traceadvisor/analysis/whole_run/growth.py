@@ -39,6 +39,13 @@ LEAST_GROWTH = 0.25
 LEAST_GROWTH_ALONE = 0.8
 """The same without such a change, as where the only line of the loop grows: a busy machine may come close to it."""
 
+LEAST_GROWTH_STEADY = 0.5
+"""The same if the stretches rise one after another, and the other lines do not grow alike: other programs come and go,
+and slow down all lines."""
+
+STEADY_RISE = 0.95
+"""Share of the pairs of stretches of which the later one takes longer."""
+
 LEAST_LATE_SHARE = 0.25
 """Slope in the second half over that of the whole run; below it, steps have stopped growing."""
 
@@ -147,7 +154,7 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
     is_level = theil_sen(middles[half:], values[half:]).slope < LEAST_LATE_SHARE * trend.slope
     first_ns, last_ns = series.ends
     rise_ns = trend.low * (middles[-1] - middles[0])
-    least = LEAST_GROWTH if line and line.is_alone else LEAST_GROWTH_ALONE
+    least = _least_growth(trend, line)
     subnormal, lengths = run.settings.subnormal_share or 0.0, _lengths(run)
     if of_cpu and subnormal >= SUBNORMAL_SHARE and last_ns >= SUBNORMAL_RATIO * series.lowest:
         first_ns, is_level = series.lowest, True
@@ -181,6 +188,14 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
     )
 
 
+def _least_growth(trend: Slope, line: _Growing | None) -> float:
+    if line is None or line.is_alike:
+        return LEAST_GROWTH_ALONE
+    if line.is_alone:
+        return LEAST_GROWTH
+    return LEAST_GROWTH_STEADY if trend.rising >= STEADY_RISE else LEAST_GROWTH_ALONE
+
+
 @frozen
 class Slope:
     """A robust slope with its 99% interval."""
@@ -188,6 +203,8 @@ class Slope:
     slope: float
     low: float
     high: float
+    rising: float
+    """Share of the pairs that rise."""
 
 
 def theil_sen(x: Sequence[float], y: Sequence[float]) -> Slope:
@@ -197,7 +214,8 @@ def theil_sen(x: Sequence[float], y: Sequence[float]) -> Slope:
     slopes = sorted((later - before) / (at - was) for (was, before), (at, later) in pairs)
     spread = CRITICAL * (count * (count - 1) * (2 * count + 5) / 18) ** 0.5
     first = max(int((len(slopes) - spread) / 2), 0)
-    return Slope(float(median(slopes)), slopes[first], slopes[-1 - first])
+    rising = sum(slope > 0 for slope in slopes) / len(slopes)
+    return Slope(float(median(slopes)), slopes[first], slopes[-1 - first], rising)
 
 
 def is_in_phases(x: Sequence[float], y: Sequence[float]) -> bool:
