@@ -980,6 +980,23 @@ def test_small_operators_of_one_function_claim_no_time_of_the_rest(tmp_path: Pat
     assert [(at.file, at.line, at.function) for at in found.locations] == [("train.py", 17, "negatives")]
 
 
+def test_the_limit_of_small_operators_of_one_function_has_what_frees_their_results(tmp_path: Path) -> None:
+    """In the 90 us after the function that no other function of the script takes; a metric beside it takes 60 us."""
+
+    def most_ns(freeing_us: int, name: str) -> float:
+        builder = TraceBuilder()
+        for number in range(4):
+            at = 2_000 * number
+            builder.step(number, at, at + 1_100 + freeing_us).python("train.py(17): loss", at, at + 1_000)
+            for place in range(200):
+                builder.op("aten::mul", at + 5 * place, at + 5 * place + 4)
+            builder.python("train.py(40): metric", at + 1_000, at + 1_060)
+            builder.op("aten::mm", at + 1_060 + freeing_us, at + 1_100 + freeing_us)
+        return finding(PythonOverhead(), builder, tmp_path / name).saving.high_ns
+
+    assert most_ns(90, "with") - most_ns(0, "without") > 85_000
+
+
 def test_small_operators_of_one_function_save_no_more_than_its_samples(tmp_path: Path) -> None:
     main, train = user("<module>", 80), user("train", 20)
     loop = (main, train, user("forward", 14), user("negatives", 18))

@@ -113,7 +113,7 @@ def chained_calls(observation: Observation, tree: OperatorTree, windows: SpanSet
     nodes, forward = forward_operators(observation.trace, tree)
     loop = _loop(observation, tree, windows, nodes, forward)
     pairs = [SpanSet.of(pair) for calls in loops for pair in loop.pairs(calls)]
-    return with_backward(tree, SpanSet.union_all(pairs) & windows, (nodes, forward), windows)
+    return with_backward(observation.trace, tree, SpanSet.union_all(pairs) & windows, (nodes, forward), windows)
 
 
 def _loops(observation: Observation, windows: SpanSet, fewest: int) -> Iterator[list[tuple[int, int]]]:

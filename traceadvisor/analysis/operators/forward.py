@@ -16,6 +16,10 @@ from traceadvisor.model.trace import Trace
 MOST_THREADS = 8
 """Most forward threads that are distinguished: those with the most operators. Usually there is one."""
 
+BETWEEN_NODES_NS = 20_000
+"""Longest time between two nodes in which the engine takes up the next one, and frees what the last one kept: usually
+1 to 5 us, recorded or not."""
+
 
 @once
 def backward_rows(trace: Trace) -> Int64:
@@ -55,7 +59,9 @@ def forward_operators(trace: Trace, tree: OperatorTree) -> tuple[Int64, Int64]:
     return linked, np.append(forward, NONE)[linked]
 
 
-def with_backward(tree: OperatorTree, spans: SpanSet, links: tuple[Int64, Int64], windows: SpanSet) -> SpanSet:
+def with_backward(
+    trace: Trace, tree: OperatorTree, spans: SpanSet, links: tuple[Int64, Int64], windows: SpanSet
+) -> SpanSet:
     """Return some time of the forward pass, and when the backward pass goes back through operators that began in it.
 
     ``links``: of :func:`forward_operators`.
@@ -63,7 +69,14 @@ def with_backward(tree: OperatorTree, spans: SpanSet, links: tuple[Int64, Int64]
     nodes, forward = links
     linked = np.flatnonzero(forward != NONE)
     passes = np.unique(nodes[linked[spans.contains(tree.start_ns[forward[linked]])]])
-    return (spans | SpanSet.union_of(tree.start_ns[passes], tree.end_ns[passes])) & windows
+    return (spans | spans_of_nodes(trace, tree, passes)) & windows
+
+
+def spans_of_nodes(trace: Trace, tree: OperatorTree, nodes: Int64) -> SpanSet:
+    """Return when some nodes of the backward pass run, each up to the next node; ``nodes``: positions in the tree."""
+    ends_ns, starts_ns = tree.end_ns[nodes], np.sort(trace.events.start_ns[backward_rows(trace)])
+    next_ns = np.append(starts_ns, np.iinfo(np.int64).max)[starts_ns.searchsorted(ends_ns)]
+    return SpanSet.union_of(tree.start_ns[nodes], np.where(next_ns - ends_ns <= BETWEEN_NODES_NS, next_ns, ends_ns))
 
 
 def _largest(groups: dict[int, Int64]) -> list[Int64]:

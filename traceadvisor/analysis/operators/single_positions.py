@@ -88,7 +88,7 @@ def single_positions(
             spans.append(SpanSet.of((begin_ns, end_ns)))
     if len(ends) < (FEWEST - 1) * step_count:
         return None
-    whole = with_backward(tree, SpanSet.union_all(spans), forward_operators(trace, tree), windows)
+    whole = with_backward(trace, tree, SpanSet.union_all(spans), forward_operators(trace, tree), windows)
     return SinglePositions(whole, tree.rows[at[ends]], max(prod(shapes[end][0][:2]) for end in ends))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.call_sites import user_frame
-from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
+from traceadvisor.analysis.operators.forward import backward_rows, forward_operators, spans_of_nodes
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
@@ -62,6 +62,6 @@ def user_functions(observation: Observation, tree: OperatorTree, within: SpanSet
             has_made = np.isin(np.arange(len(spans)), np.searchsorted(spans.starts_ns, made_ns[is_made], "right") - 1)
             other = SpanSet.union_of(*(ends[~has_made] for ends in (spans.starts_ns, spans.ends_ns)))
             location = Location.of_function(place.file, place.line, place.function or "")
-            passes = events.spans(tree.rows[node[is_made]]) & within
+            passes = spans_of_nodes(trace, tree, node[is_made]) & within
             found.append(UserFunction(location, spans, passes, other if has_made.any() else SpanSet.empty()))
     return found

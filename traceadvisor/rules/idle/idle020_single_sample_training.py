@@ -87,7 +87,7 @@ class SingleSampleTraining(Rule):
             return Clear("operators that take a sample", 0, 1, Unit.PER_STEP)
         several = np.array([row for row, count in inputs if count > 1], np.int64)
         links, windows = forward_operators(facts.trace, facts.tree), facts.steps.typical_windows
-        batches = with_backward(facts.tree, facts.trace.events.spans(several), links, windows)
+        batches = with_backward(facts.trace, facts.tree, facts.trace.events.spans(several), links, windows)
         claims = facts.claim(*self.claims) - plain_python(facts.observation, LEAST_PLAIN_NS) - batches
         usual = usual_ns(facts, claims)
         if usual >= MOST_USUAL_US * 1000:

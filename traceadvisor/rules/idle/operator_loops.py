@@ -206,7 +206,7 @@ def _with_backward(facts: Facts, rows: Int64, around: Int64) -> SpanSet:
     next_ns = others_ns[np.searchsorted(others_ns[:-1], starts_ns, side="right")]
     spans = SpanSet.union_of(starts_ns, np.maximum(ends_ns, np.minimum(next_ns, ends_ns + MOST_APART_NS)))
     links = forward_operators(facts.trace, facts.tree)
-    return with_backward(facts.tree, spans, links, facts.steps.typical_windows)
+    return with_backward(facts.trace, facts.tree, spans, links, facts.steps.typical_windows)
 
 
 def most_of_loop_ns(facts: Facts, loop: Loop) -> float:

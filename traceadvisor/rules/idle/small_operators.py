@@ -122,7 +122,12 @@ class SmallOperators:
             passes | (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD)),
             claims if is_most else passes,
         )
+        freeing_share = 0.0
         if own:
+            outside = facts.claim(Category.OTHER_HOST) & most - SpanSet.union_all(
+                [one.whole for one in functions_of(facts)]
+            )
+            freeing_share = facts.share(outside) * _operators_share(facts, most, own.whole)
             most, claims, between = (spans & own.whole for spans in (most, claims, between))
         loop = loop_of(facts, chained)
         is_whole = loop is not None and (loop.claims & claims).total_ns >= LOOP_SHARE * claims.total_ns
@@ -136,7 +141,7 @@ class SmallOperators:
             return None
         rows = operators_in(facts, most)
         computing = 1 - calling_share(facts.observation, facts.tree, rows)
-        most_share = facts.share(most) - computing * facts.share(facts.trace.events.spans(rows) & most)
+        most_share = facts.share(most) - computing * facts.share(facts.trace.events.spans(rows) & most) + freeing_share
         return _of_small_operators(facts, between, claims, most_share, own, loop if is_whole else None)
 
     def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
@@ -166,6 +171,14 @@ class SmallOperators:
         ]
         most = max((spans for _, spans in small), key=lambda spans: spans.total_ns, default=None)
         return _own_function(facts, most) if most else None
+
+
+def _operators_share(facts: Facts, passes: SpanSet, inside: SpanSet) -> float:
+    """The operators in a part of some time, relative to all in it: theirs may be so much of the Python outside of it.
+
+    Outside of a function, results are freed, and the backward pass counts the nodes before it runs the first.
+    """
+    return operators_in(facts, passes & inside).size / max(operators_in(facts, passes).size, 1)
 
 
 def _own_function(facts: Facts, passes: SpanSet) -> UserFunction | None:
