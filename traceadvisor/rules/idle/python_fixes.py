@@ -28,6 +28,16 @@ KEPT = "keep its result and change it with each new value, as it goes through al
 _OVER_VALUES = re.compile(r"<built-in (?:function (?:max|min|sorted)|method (?:index|count) of (?:list|\S*deque)\b.*)>")
 """Functions of Python that go through all values of a container; those of torch are methods of a type."""
 
+_READS_LISTS = re.compile(r"<built-in method (?:as_)?tensor of type\b.*>|<built-in function (?:as|asany)?array>")
+"""Functions of torch and NumPy that read the values of a list one by one."""
+
+OF_LISTS = (
+    "{} with one array or tensor: it reads a list value by value. Join a list of arrays first (np.stack, torch.stack), "
+    "and keep numbers in an array instead of a list. If the model is not needed for it, do it ahead in the loader's "
+    "workers"
+)
+"""Source: ``torch/csrc/utils/tensor_new.cpp``, which warns of lists of arrays."""
+
 LOOPED = 20
 """Operators of one name per step in this code, from which it runs them in a loop. Other code runs below 5."""
 
@@ -102,6 +112,8 @@ def fix_words(
     if has_large_operators(facts, lost):
         return OF_ELEMENTS.format(called(sites)), True
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
+    if frame and _READS_LISTS.match(sites[0].callee or ""):
+        return OF_LISTS.format(called(sites)), True
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
     is_looped = _is_looped(facts, lost)
