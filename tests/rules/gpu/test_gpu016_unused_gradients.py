@@ -40,7 +40,7 @@ def test_a_teacher_that_is_not_trained_saves_its_part_of_the_backward_pass(tmp_p
 
 def test_gradients_that_another_optimizer_clears_are_switched_off_for_that_loss(tmp_path: Path) -> None:
     fix = _captured(tmp_path, is_cleared=True).finding(Rule()).fix
-    assert fix.summary == "Switch off the gradients of the Teacher for the loss whose optimizer does not use them"
+    assert fix.summary == "Switch off the gradients of the Teacher in both passes of a loss that does not train it"
     assert "detach" not in (fix.change or "")  # it would cut off what lies before the model
 
 

@@ -53,7 +53,7 @@ class UnusedGradients(Rule):
         name = untrained.name if untrained else "part of the model"
         summary = f"Compute no gradients for the {name}: no optimizer updates it"
         if found.is_cleared:
-            summary = f"Switch off the gradients of the {name} for the loss whose optimizer does not use them"
+            summary = f"Switch off the gradients of the {name} in both passes of a loss that does not train it"
         step_ns, has_device = facts.step_ns or 0.0, facts.observation.has_device
         most_ns = _most_ns(facts, share, is_cleared=found.is_cleared)
         return finding_of(

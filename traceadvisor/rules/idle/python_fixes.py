@@ -19,6 +19,9 @@ from traceadvisor.rules.base import Facts
 from traceadvisor.rules.operator_sizes import has_large_operators, looped_ns, operators_in
 
 WHOLE_TENSORS = "on whole tensors instead of in loops"
+LOOP = "Run this code"
+"""Not the function that it calls: a loop calls several."""
+
 LESS_OFTEN = "less often than every step"
 """Not for inference: what that does in each step, it mostly does for that step."""
 
@@ -128,7 +131,7 @@ def fix_words(
         (KEPT, is_over_values),
     )
     *most, last = (way for way, is_possible in ways if is_possible)
-    return f"{called(sites)} {', '.join(most)}{', or ' if most else ''}{last}", False
+    return f"{LOOP if is_looped else called(sites)} {', '.join(most)}{', or ' if most else ''}{last}", False
 
 
 def _reports(frame: Frame | None) -> bool:
@@ -149,7 +152,7 @@ def _is_looped(facts: Facts, lost: SpanSet) -> bool:
 def called(sites: Sequence[CallSite]) -> str:
     """The work to do less often; the function of a library that the first line calls, if it calls one."""
     frame = _callee(sites)
-    return f"Call {frame.function}" if frame else "Run this code"
+    return f"Call {frame.function}" if frame else LOOP
 
 
 def _callee(sites: Sequence[CallSite]) -> Frame | None:
