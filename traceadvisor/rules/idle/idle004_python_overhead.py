@@ -34,7 +34,7 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Fix, Location, 
 from traceadvisor.model.location import Frame
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
+from traceadvisor.replay.fixes.host_work import WithoutHostWork, removed_share
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.idle.model_python import python_in_model
@@ -104,19 +104,19 @@ class PythonOverhead(Rule):
         becomes ``torch.nn.LSTM`` or ``GRU``. Write checkpoints in the background. Make small operators fewer and
         larger. If the code waits, do what it waits for ahead of the step. If it waits for other processes, make these
         faster.
-    How the saving is estimated: The step is simulated with 0.9 of this work removed (low: 0.5; high: all of it).
-        Without a GPU, stack samples of undisturbed steps tell how long these lines take, with their part of the
-        backward pass; the high estimate removes all of their function, unless that is the training loop. Lines that
-        also run operators of the training count by the recorded part beside it. Upper limits: all of this with fewer
-        than ten samples; all of the time of code of only some steps without samples, and of waits for other processes;
-        for small operators, the Python between them and the time of each beyond what its shapes have to compute, with
-        up to two fifths of the rest of the step, or the sampled share of the function that runs most of them, with its
-        part of the backward pass; for a function inside of modules, its sampled or recorded share, whichever is larger.
-        For a loop, all iterations but one; for a function that makes a scalar of each part of a batch, calling its
-        operators in all calls but one. For large operators, loops over larger operators, functions inside of modules
-        and waits for other processes, the report states this time and promises no saving. It does so, too, for training
-        code of which nothing shows that steps do without it, such as logging does, and which is no loop over small
-        operators.
+    How the saving is estimated: The step is simulated with 0.9 of this work removed (low: 0.5; high: all of it), or
+        with all of it where the report states its time. Without a GPU, stack samples of undisturbed steps tell how long
+        these lines take, with their part of the backward pass; the high estimate removes all of their function, unless
+        that is the training loop. Lines that also run operators of the training count by the recorded part beside it.
+        Upper limits: all of this with fewer than ten samples; all of the time of code of only some steps without
+        samples, and of waits for other processes; for small operators, the Python between them and the time of each
+        beyond what its shapes have to compute, with up to two fifths of the rest of the step, or the sampled share of
+        the function that runs most of them, with its part of the backward pass; for a function inside of modules, its
+        sampled or recorded share, whichever is larger. For a loop, all iterations but one; for a function that makes a
+        scalar of each part of a batch, calling its operators in all calls but one. For large operators, loops over
+        larger operators, functions inside of modules and waits for other processes, the report states this time and
+        promises no saving. It does so, too, for training code of which nothing shows that steps do without it, such as
+        logging does, and which is no loop over small operators.
     When it may be wrong: Stack recording slows down Python, especially many small calls, and the profiler adds a few
         microseconds to each operator. Steps whose Python code the script profiles are not judged. The next operators
         may need the result of this code at once, and the model what makes its input. A thread that waits for a busy
@@ -206,11 +206,11 @@ class PythonOverhead(Rule):
             else Fix(
                 words,
                 is_conditional=is_conditional,
-                what_if=WithoutHostWork(stretches) if is_usual else None,
+                what_if=WithoutHostWork(stretches, is_conditional) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
             effort=Effort.LINE,
-            saving=None if waits is Wait.PROCESSES else _by_samples(facts, sampled),
+            saving=None if waits is Wait.PROCESSES else _by_samples(facts, sampled, is_place=is_conditional),
             evidence=(
                 facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
                 facts.time_per_step("idle time in long stretches of Python code", lost),
@@ -316,12 +316,14 @@ def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:
     return (slower,) if facts.observation.has_device else (slower, input_)
 
 
-def _by_samples(facts: Facts, found: SampledShare | None) -> Estimate | None:
+def _by_samples(facts: Facts, found: SampledShare | None, *, is_place: bool) -> Estimate | None:
     """The saving in undisturbed steps, with the assumptions of the simulation; None without samples."""
     if found is None or facts.step_ns is None:
         return None
     shares = ((Scenario.LOW, found.low), (Scenario.EXPECTED, found.share), (Scenario.HIGH, found.high))
-    low_ns, expected_ns, high_ns = (REMOVED_SHARE[scenario] * share * facts.step_ns for scenario, share in shares)
+    low_ns, expected_ns, high_ns = (
+        removed_share(scenario, is_place=is_place) * share * facts.step_ns for scenario, share in shares
+    )
     if found.share * found.count < FEWEST_SAMPLES:
         return Estimate.bound(high_ns, of_the_fix("too few samples show this code"))
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
