@@ -114,6 +114,13 @@ def test_beside_the_wait_a_line_of_workers_saves_at_most_its_own_cpu_time(tmp_pa
     assert saving.high_ns == pytest.approx(74_300_000, rel=1e-3), "15 ms of each batch compute"
 
 
+def test_undisturbed_steps_tell_how_long_the_loop_waits_for_workers(tmp_path: Path) -> None:
+    """It waits for 10 ms of 100, and for 2 ms in recorded steps: the profiler slows the training down."""
+    captured = _captured(tmp_path, 2, _loading(99, ITEM, JSON, rest=1), wait_us=2_000)
+    found = captured.with_run(steps=_steps(90, 90, 10)).finding(LoaderLineCost())
+    assert found.saving.expected_ns == pytest.approx(9_300_000)
+
+
 @pytest.mark.parametrize("recorded_us", [10_000, 2_000])
 def test_workers_without_cores_also_keep_the_training_from_them(recorded_us: int, tmp_path: Path) -> None:
     """Training and workers get one of eight cores, for 20 and 80 ms per step; the loop waits for 10 of 100 ms.

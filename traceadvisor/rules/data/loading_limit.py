@@ -191,19 +191,20 @@ _KNOWN: WeakKeyDictionary[Facts, LoadingLimit] = WeakKeyDictionary()
 
 
 def wait_share(facts: Facts) -> float:
-    """Return the share of the step spent waiting for data: of recorded steps, or of undisturbed ones if less.
+    """Return the share of the step spent waiting for data: of undisturbed steps with workers, else of recorded if less.
 
-    A recording slows down the loader, and may hold the start of an epoch. Undisturbed steps usually wait less where a
-    loader with workers is late at times; then recorded ones count. Workers that lack cores get ahead in recorded ones,
-    which slow the training down.
+    A recording slows down the loader, and may hold the start of an epoch; it slows the training down, too, so that
+    workers get ahead. Undisturbed steps usually wait less where a loader with workers is late at times; then recorded
+    ones count.
     """
     share, loading, timing = facts.share(facts.claim(Category.DATA_WAIT)), facts.loading, facts.timing
     if not timing.undisturbed_ns or timing.undisturbed_loader_ns is None:
         return share
-    if loading and loading.workers and bursts(facts.run.steps, loading.workers, is_fast=usually_fast(facts)):
+    if loading is None or not loading.workers:
+        return min(share, timing.undisturbed_loader_ns / timing.undisturbed_ns)
+    if bursts(facts.run.steps, loading.workers, is_fast=usually_fast(facts)):
         return share
-    undisturbed = timing.undisturbed_loader_ns / timing.undisturbed_ns
-    return undisturbed if lacks_cores(facts) else min(share, undisturbed)
+    return (loading.wait_ns + (loading.handover_ns or 0.0)) / loading.step_ns
 
 
 def loading_limit(facts: Facts) -> LoadingLimit:
