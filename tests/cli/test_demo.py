@@ -61,7 +61,7 @@ def test_without_a_gpu_the_loader_is_the_first_finding(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     folder = tmp_path / "traceadvisor-demo"
     assert (folder / "reports" / "as-it-is" / "report.html").is_file()
-    assert "not measured: pinned, sync, precision" in ended.stdout
+    assert "on a GPU only, and none was used: pinned, sync, precision" in ended.stdout
     assert "traceadvisor demo --fix workers" in ended.stdout
     assert ended.stdout.count("Next:") == 1
 
@@ -83,7 +83,7 @@ def test_a_full_run_waits_for_its_loader_until_fixed(tmp_path: Path) -> None:
     assert _run("-o", "bad", cwd=tmp_path).returncode == 0
     fixed = _run("-o", "good", "--fixed", cwd=tmp_path)
     assert fixed.returncode == 0, fixed.stderr
-    assert "not measured" not in fixed.stdout.splitlines()[-1]
+    assert "on a GPU only" not in fixed.stdout.splitlines()[-1]
     bad, good = _report(tmp_path / "bad"), _report(tmp_path / "good")
     assert bad.findings[0].finding.rule.id in {"DATA002", "DATA012"}
     assert not [row for row in good.findings if row.finding.rule.id.startswith("DATA")]

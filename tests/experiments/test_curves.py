@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from tests.experiments.building import round_of
-from traceadvisor.experiments.curves import compared, knee, noise, points
+from traceadvisor.experiments.curves import are_precise, compared, knee, noise, points
+from traceadvisor.experiments.journal import Round
+from traceadvisor.experiments.settings import Settings
 from traceadvisor.model.verdict import Verdict
 
 
@@ -78,3 +83,29 @@ def test_an_arm_is_compared_over_the_rounds_that_have_it() -> None:
     assert found is not None
     assert (found.rounds, found.verdict) == (5, Verdict.FASTER)
     assert compared(rounds, "C") is None
+
+
+def _rounds(seconds: Sequence[float], cpu_s: Sequence[float], others: float) -> list[Round]:
+    """Rounds of a change with these times; the base takes a second of both."""
+    return [
+        replace(round_of("x", {"B": wall}), cpu_s={"A": 1.0, "A'": 1.0, "B": cpu}, others={"B": others})
+        for wall, cpu in zip(seconds, cpu_s, strict=True)
+    ]
+
+
+_PRECISE, _NOISY = [0.9, 0.901] * 3, [0.7, 1.1] * 3
+
+
+def test_on_a_busy_machine_the_cpu_time_tells_whether_the_rounds_are_enough() -> None:
+    arms = {"B": Settings.of({"fused": True})}
+    assert are_precise(_rounds(_NOISY, _PRECISE, 0.5), arms)
+    assert not are_precise(_rounds(_PRECISE, _NOISY, 0.5), arms)
+    assert not are_precise(_rounds(_NOISY, _PRECISE, 0.0), arms)
+    assert are_precise(_rounds(_PRECISE, _NOISY, 0.0), arms)
+
+
+def test_the_cpu_time_does_not_decide_where_it_tells_nothing() -> None:
+    busy = _rounds(_NOISY, _PRECISE, 0.5)
+    assert not are_precise(busy, {"B": Settings.of({"num_workers": 2})}), "workers take it over"
+    gaps = [replace(busy[0], cpu_s={}), *busy[1:]]
+    assert not are_precise(gaps, {"B": Settings.of({"fused": True})}), "the step is more waiting than work"

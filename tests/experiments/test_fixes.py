@@ -158,6 +158,12 @@ def test_an_upper_limit_of_a_saving_has_no_expected_step() -> None:
     assert (one.low, one.expected, one.high) == (0.5, None, 1.0)
 
 
+def test_a_saving_with_a_wide_range_has_an_expected_step() -> None:
+    wide = Estimate(5 * MS, 30 * MS, 40 * MS, Method.MODEL)
+    (one,), _ = proposals(_report(_finding("DATA002", {"num_workers": 2}, wide, loader_finding())))
+    assert (one.low, one.expected, one.high) == pytest.approx((0.6, 0.7, 0.95))
+
+
 def test_a_setting_without_a_measurement_says_whether_the_script_ended_first() -> None:
     found, _ = proposals(_report(_finding("GPU005", {"fused": True}, _LIMIT, launch_finding())))
     rows = [ledger(found, (), {}, why, is_whole=True)[0].problem for why in NOT_REACHED]

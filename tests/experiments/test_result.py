@@ -337,10 +337,15 @@ def test_the_ledger_has_what_was_predicted_beside_what_was_measured() -> None:
         Proposal("DATA002", "Loading", {"num_workers": 2}, 0.4, 0.5, 0.7),
         Proposal("GPU001", "Precision", {"amp": "bfloat16"}, 0.5, None, 1.0),
     )
-    first, second = _result(plan, rows, kind="try", proposals=proposals).ledger
+    result = _result(plan, rows, kind="try", proposals=proposals)
+    first, second = result.ledger
     assert first.measured is not None
     assert (first.predicted, first.measured.verdict) == (0.5, "faster")
     assert (second.measured, second.problem) == (None, "the script uses autocast already")
+    words = "\n".join(_lines(result))
+    assert "Predicted step: 50% (40% to 70%)" in words
+    assert "at least 50%" in words
+    assert "at least 50% (" not in words, "a limit has no range"
 
 
 def test_a_script_that_fails_before_the_first_round_is_the_headline() -> None:

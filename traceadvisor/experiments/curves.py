@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 from traceadvisor.experiments.journal import Round
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN
+from traceadvisor.experiments.settings import PATCH, Settings
 from traceadvisor.frozen import frozen
-from traceadvisor.model.verdict import NO_DIFFERENCE
+from traceadvisor.model.verdict import BUSY_SHARE, NO_DIFFERENCE
 from traceadvisor.statistics import FEWEST_ROUNDS, Comparison, compare, student_t
 
 NEAR_THE_PEAK = NO_DIFFERENCE
@@ -63,10 +64,31 @@ def _compared(rounds: Sequence[Mapping[str, float]], arm: str) -> Comparison | N
     return compare(own, again, changed, others)
 
 
-def are_precise(rounds: Sequence[Round], arms: Iterable[str]) -> bool:
-    """Whether the rounds would show any change that matters; the size of an effect counts nothing."""
-    results = [compared(rounds, arm) for arm in arms if arm not in (AS_IT_IS, SAME_AGAIN)]
+def are_precise(rounds: Sequence[Round], arms: Mapping[str, Settings]) -> bool:
+    """Whether the rounds would show any change that matters; the size of an effect counts nothing.
+
+    On a busy machine the CPU time decides about arms that it tells something about, as it does in the verdict.
+    """
+    is_busy = (others_share(rounds) or 0.0) >= BUSY_SHARE
+
+    def witness(arm: str) -> Comparison | None:
+        has_cpu = all({arm, AS_IT_IS, SAME_AGAIN} <= row.cpu_s.keys() for row in rounds if arm in row.seconds)
+        by_cpu = is_busy and has_cpu and tells_by_cpu(arms[arm])
+        return compared_cpu(rounds, arm) if by_cpu else compared(rounds, arm)
+
+    results = map(witness, arms)
     return all(one is not None and one.smallest_visible <= NO_DIFFERENCE for one in results)
+
+
+def others_share(rounds: Iterable[Round]) -> float | None:
+    """Mean share of the machine's cores that other programs kept busy; None if unknown."""
+    found = [share for row in rounds for share in row.others.values()]
+    return fmean(found) if found else None
+
+
+def tells_by_cpu(settings: Settings) -> bool:
+    """Whether the CPU time of the training process shows a change: settings of the loader move it elsewhere."""
+    return not settings.of_loader().without(PATCH)
 
 
 def noise(found: Mapping[str, Point]) -> float:

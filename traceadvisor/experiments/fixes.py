@@ -123,7 +123,7 @@ def _predicted(one: _Proposed) -> tuple[float | None, float | None, float | None
     if not step_ns or not saving.high_ns:
         return None, None, None
     low, high = (max(1 - saved / step_ns, 0.0) for saved in (saving.high_ns, saving.low_ns))
-    if saving.is_limit:
+    if saving.is_bound:
         return low, None, 1.0
     return low, max(1 - saving.expected_ns / step_ns, 0.0), high
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -163,6 +164,10 @@ class Experiment:
     def settings(self, arm: str) -> Settings:
         """All settings of an arm."""
         return self.base.having(self.arms.get(arm, Settings()))
+
+    def counted(self, names: Iterable[str]) -> dict[str, Settings]:
+        """The arms of these names, without the base."""
+        return {name: self.arms[name] for name in names if name in self.arms}
 
     @property
     def all_arms(self) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class Interleaved:
         rounds, arms = rounds_of(self._journal.rows, experiment.name), self._arms(experiment)
         if len(arms) <= 2 or len(rounds) >= self._plan.most_rounds:
             return True
-        return len(rounds) >= FEWEST_ROUNDS and are_precise(rounds, arms)
+        return len(rounds) >= FEWEST_ROUNDS and are_precise(rounds, experiment.counted(arms))
 
     def _arms(self, experiment: Experiment) -> list[str]:
         out = left_out(self._journal.rows, experiment.name)

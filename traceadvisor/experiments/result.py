@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from traceadvisor import __version__
-from traceadvisor.experiments.curves import compared, compared_cpu
+from traceadvisor.experiments.curves import compared, compared_cpu, others_share, tells_by_cpu
 from traceadvisor.experiments.fixes import NOT_REACHED, Proposal, ledger
 from traceadvisor.experiments.journal import (
     AnyRow,
@@ -123,7 +123,7 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         recorded_start_ns=around.recorded_start_ns,
         recorded_step_ns=around.recorded_step_ns,
         currency=price.currency if price else None,
-        others_cpu_share=_mean([one for row in rows if isinstance(row, Round) for one in row.others.values()]),
+        others_cpu_share=others_share(row for row in rows if isinstance(row, Round)),
         is_short_of_time=facts is not None and _is_short_of_time(plan, rows, facts),
     )
 
@@ -204,7 +204,7 @@ class _Builder:
         for arm, settings in sorted(all_arms.items(), key=_order):
             out = next((out[arm] for one in mine if arm in (out := left_out(self._rows, one.name))), None)
             result = compared(rounds, arm)
-            cpu = None if settings.of_loader().without(PATCH) else compared_cpu(rounds, arm)
+            cpu = compared_cpu(rounds, arm) if tells_by_cpu(settings) else None
             yield MeasuredArm(
                 name=arm,
                 settings=settings.document(),

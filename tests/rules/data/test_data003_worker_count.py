@@ -92,6 +92,18 @@ def test_workers_that_lack_cores_are_not_too_few(tmp_path: Path) -> None:
     assert captured.clear(WorkerCount()).remark == "no CPU core is free for more than the current 2 workers"
 
 
+def test_without_other_programs_another_worker_may_help(tmp_path: Path) -> None:
+    """One worker and the training share the one core of two that others leave; without them a worker more has one."""
+    captured = Captured(_step(50), tmp_path).with_settings(cpu_count=2).loader(workers=1).made(90, core_wait_us=90)
+    beside = captured.sampled(cpu=1.0).with_processes(mean_cpu_cores=1.0).finding(WorkerCount())
+    assert beside.fix.settings["num_workers"] == 2
+    assert beside.saving.method is Method.BOUND
+    assert "no CPU core was free beside other programs" in str(beside.saving.reason)
+    assert beside.caveats[0].startswith(
+        "Other programs kept 1.0 of 2 CPU cores busy. Without them the saving is about "
+    )
+
+
 def test_workers_that_are_fast_enough_are_not_too_few(tmp_path: Path) -> None:
     """Each takes 10 us for a batch: what takes long is to receive it."""
     captured = Captured(_step(50), tmp_path).loader(workers=2).cores(8).made(10, workers=[0, 1])

@@ -114,10 +114,35 @@ def test_beside_the_wait_a_line_of_workers_saves_at_most_its_own_cpu_time(tmp_pa
     assert saving.high_ns == pytest.approx(74_300_000, rel=1e-3), "15 ms of each batch compute"
 
 
-def _steps(least_ms: int, usual_ms: int) -> tuple[TimedStep, ...]:
-    """Steps that wait for 60 ms; every fifth has the least rest."""
+def test_undisturbed_steps_tell_how_long_the_loop_waits_for_workers(tmp_path: Path) -> None:
+    """It waits for 10 ms of 100, and for 2 ms in recorded steps: the profiler slows the training down."""
+    captured = _captured(tmp_path, 2, _loading(99, ITEM, JSON, rest=1), wait_us=2_000)
+    found = captured.with_run(steps=_steps(90, 90, 10)).finding(LoaderLineCost())
+    assert found.saving.expected_ns == pytest.approx(9_300_000)
+
+
+@pytest.mark.parametrize("recorded_us", [10_000, 2_000])
+def test_workers_without_cores_also_keep_the_training_from_them(recorded_us: int, tmp_path: Path) -> None:
+    """Training and workers get one of eight cores, for 20 and 80 ms per step; the loop waits for 10 of 100 ms.
+
+    In recorded steps it may wait less: the profiler slows the training down, so that workers get ahead.
+    """
+    captured = _captured(tmp_path, 2, _loading(99, ITEM, JSON, rest=1), wait_us=recorded_us)
+    captured = captured.with_run(steps=_steps(30, 90, 10)).made(80_000, core_wait_us=80_000, workers=[0, 1])
+    crowded = captured.sampled(cpu=1.0).with_processes(mean_cpu_cores=1.0).finding(LoaderLineCost())
+    waited_ns, then_ns = 9_300_000, 30_700_000
+    assert crowded.saving.low_ns == pytest.approx(waited_ns)
+    expected_ns = waited_ns + (100_000_000 - then_ns - waited_ns) / 8
+    assert crowded.saving.expected_ns == pytest.approx(expected_ns), "others take 7 of 8 cores of what is freed"
+    assert "Other programs kept 7.0 of 8 CPU cores busy. Without them the saving is about 50% of the step." in (
+        crowded.caveats
+    )
+
+
+def _steps(least_ms: int, usual_ms: int, wait_ms: int = 60) -> tuple[TimedStep, ...]:
+    """Steps that wait so long; every fifth has the least rest."""
     return tuple(
-        TimedStep(number, 10**18 + number * 10**8, (60 + rest_ms) * 10**6, 60 * 10**6, 1, StepState.PLAIN, 0)
+        TimedStep(number, 10**18 + number * 10**8, (wait_ms + rest_ms) * 10**6, wait_ms * 10**6, 1, StepState.PLAIN, 0)
         for number, rest_ms in enumerate([least_ms, *[usual_ms] * 4] * 6)
     )
 

@@ -267,11 +267,21 @@ def test_what_more_workers_save_is_without_the_time_to_receive_a_batch(tmp_path:
 # -- workers that are late by chance -----------------------------------------------------------------------------------
 
 
-def _paced(folder: Path, rests_ms: Sequence[float], *, batch_ms: float, count: int, taking_ms: float = 0.8) -> Facts:
+def _paced(  # what a loop consists of
+    folder: Path,
+    rests_ms: Sequence[float],
+    *,
+    batch_ms: float,
+    count: int,
+    taking_ms: float = 0.8,
+    no_core_ms: float | None = None,
+) -> Facts:
     """A loop with these times outside its loader, whose workers take the same time for each batch.
 
-    Each worker waits for storage and prepares two batches ahead. The last eight steps are also recorded.
+    Each worker prepares two batches ahead. It waits for storage; with ``no_core_ms`` it computes instead, and waits for
+    a core so long of the time for each batch. The last eight steps are also recorded.
     """
+    cpu_ns, core_ns = (0, 0) if no_core_ms is None else (round((batch_ms - no_core_ms) * 1e6), round(no_core_ms * 1e6))
     begun_ms: list[float] = []
     fetches_ms: list[float] = []
     made: list[TimedBatch] = []
@@ -280,7 +290,7 @@ def _paced(folder: Path, rests_ms: Sequence[float], *, batch_ms: float, count: i
         asked_ms = begun_ms[number - 2 * count] if number >= 2 * count else 0.0
         free_ms[number % count] = ready_ms = max(free_ms[number % count], asked_ms) + batch_ms
         start_ns = 10**18 + round((ready_ms - batch_ms) * 1e6)
-        made.append(TimedBatch(number % count, start_ns, round(batch_ms * 1e6), 0, 0, 0, 0, 0))
+        made.append(TimedBatch(number % count, start_ns, round(batch_ms * 1e6), cpu_ns, 0, 0, core_ns, cpu_ns))
         begun_ms.append(now_ms)
         fetches_ms.append(max(ready_ms - now_ms, 0.0) + taking_ms)
         now_ms += fetches_ms[-1] + rest_ms
@@ -297,6 +307,7 @@ def _paced(folder: Path, rests_ms: Sequence[float], *, batch_ms: float, count: i
     item = user("__getitem__", 31)
     samples = Samples().add(100, MAIN, item, C_SLEEP, is_fetching=True, is_waiting=True).build()
     captured = Captured(builder, folder).loader(workers=count).cores(2)
+    captured = captured.sampled(cpu=0.5 if no_core_ms is None else 0.95)
     return captured.with_run(steps=tuple(steps), batches=tuple(made), loader_stacks=samples).facts()
 
 
@@ -329,6 +340,34 @@ def test_workers_that_are_too_slow_for_the_fastest_steps_are_not_late_by_chance(
     assert facts.loading.wait_ns < (facts.loading.rest_spread - 1) * facts.loading.rest_ns
     (row,) = judge(facts, RULES).findings
     assert row.finding.rule.id == "DATA003"
+
+
+@pytest.mark.parametrize(
+    ("batch_ms", "no_core_ms", "slow_ms"),
+    [pytest.param(13.5, 5.0, 9.0, id="a long wait for cores"), pytest.param(17.6, 5.4, 12.0, id="a long wait")],
+)
+def test_workers_that_lack_cores_are_not_late_by_chance(
+    batch_ms: float, no_core_ms: float, slow_ms: float, tmp_path: Path
+) -> None:
+    """Other programs make both vary: with a core each, two workers would be about as fast as the loop."""
+    rests_ms = [*[slow_ms] * 16, *[4.2] * 12, *[5.0] * 52]
+    facts = _paced(tmp_path, rests_ms, batch_ms=batch_ms, count=2, no_core_ms=no_core_ms)
+    assert facts.loading
+    assert facts.loading.rest_spread
+    assert facts.loading.wait_ns < (facts.loading.rest_spread - 1) * facts.loading.rest_ns
+    first = judge(facts, RULES).findings[0].finding
+    assert "DATA004" in {first.rule.id, *(one.rule.id for one in judge(facts, RULES).findings[0].folded)}
+
+
+@pytest.mark.parametrize(("no_core_ms", "is_found"), [(3.0, False), (6.5, True)])
+def test_batches_that_are_ready_take_cores_from_the_training(
+    no_core_ms: float, tmp_path: Path, *, is_found: bool
+) -> None:
+    """The loop takes batches that are ready, in 9% of the step; workers wait for cores as long as they compute."""
+    facts = _paced(tmp_path, [12.0] * 80, batch_ms=12.5, count=2, taking_ms=1.2, no_core_ms=no_core_ms)
+    assert facts.loading
+    assert facts.loading.wait_ns == 0
+    assert ("DATA012" in {row.finding.rule.id for row in judge(facts, RULES).findings}) is is_found
 
 
 # -- larger batches ----------------------------------------------------------------------------------------------------

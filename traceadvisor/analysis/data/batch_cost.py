@@ -28,6 +28,8 @@ WAITING_SHARE = 0.5
 """Share of a batch's time that is spent waiting, from which waiting bounds the loading: then more workers than cores
 are useful."""
 
+WAITS_FOR_CORES_SHARE = 0.5
+"""Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
 
 SPIN_NS = 20_000_000
 """Time for which each further thread of an operator spins after the operator: GCC's OpenMP tries 300,000 times, which
@@ -149,6 +151,11 @@ class BatchCost:
     def is_waiting(self) -> bool:
         """Whether a worker mostly waits, so that more workers than cores are useful."""
         return self.is_split and 1 - self.cpu_share >= WAITING_SHARE
+
+    @property
+    def waits_for_cores(self) -> bool:
+        """Whether loading threads wait for a core about as long as they take for a batch."""
+        return (self.core_wait_ns or 0.0) >= WAITS_FOR_CORES_SHARE * self.mean_ns
 
 
 @frozen

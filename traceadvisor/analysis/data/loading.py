@@ -224,11 +224,12 @@ def is_late_by_chance(loading: Loading, curve: WorkerCurve) -> bool:
     """Return whether workers are late, but by less than the rest of the step varies in this run.
 
     They are in time as soon as the rest takes longer, so the next run may have no wait. More workers then gain less
-    than identical runs differ by. Workers that are far too slow for the fastest steps are not late by chance.
+    than identical runs differ by. Workers that are far too slow for the fastest steps are not late by chance, nor are
+    those that lack cores, or that the loop waits for longer than chance explains: other programs make the rest vary.
     """
-    if loading.handover_ns is None or loading.rest_spread is None or not loading.workers:
+    if loading.handover_ns is None or loading.rest_spread is None or not loading.workers or curve.cost.waits_for_cores:
         return False
-    is_small = loading.wait_ns < (loading.rest_spread - 1) * loading.rest_ns
+    is_small = loading.wait_ns < (min(loading.rest_spread, MOST_CHANCE) - 1) * loading.rest_ns
     ready_ns = loading.least_rest_ns + loading.handover_ns
     fastest = curve.with_step(max(loading.least_rest_ns, 1.0))
     late_ns = fastest.at(loading.workers, crowding=Crowding.NONE).step_ns

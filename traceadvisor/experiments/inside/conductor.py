@@ -241,7 +241,7 @@ class Conductor:
             return False
         if len(rounds) >= self._plan.most_rounds or spent_s + longest_s > self._blocks.share_s:
             return True
-        return are_precise(rounds, arms)
+        return are_precise(rounds, experiment.counted(arms))
 
     def _arms(self, experiment: Experiment) -> list[str]:
         """The arms that still count. Where a batch size runs out of memory, larger ones do not either."""

@@ -82,5 +82,5 @@ class SynchronousLoader(Rule):
                 *facts.times_at(loading_sites(facts.observation, facts.tree, wait), most=3),
             ),
             locations=facts.loading_locations,
-            caveats=core_caveats(facts, then.workers),
+            caveats=core_caveats(facts, then.workers, limit.proposal.alone_ns),
         )

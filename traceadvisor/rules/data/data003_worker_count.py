@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.worker_curve import Point
-from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import (
     OTHER_NUMBERS,
     Limit,
+    Proposal,
     core_caveats,
     cost_evidence,
     loader_fix,
@@ -39,9 +40,10 @@ class WorkerCount(Rule):
     How to fix it: Set the smallest number that leaves less than 2% of the step as wait, by a worker's measured CPU time
         and waiting time per batch and the rest of the step, with the limits of DATA002. Time to receive a ready batch
         is no wait. Workers that are late by less than the rest of the step varies are enough: identical runs differ by
-        more. More prefetched batches do not help while the queue is empty.
+        more, unless they lack cores. More prefetched batches do not help while the queue is empty.
     How the saving is estimated: Too few: the step is simulated with the proposed number of workers, as for DATA002. Too
-        many: only memory is saved.
+        many: only memory is saved. If more would help only where no other program used the cores: at most what they
+        save there.
     When it may be wrong: A disk or a server may answer more slowly to more workers. Other programs may use the same
         cores.
     """
@@ -78,7 +80,7 @@ class WorkerCount(Rule):
             return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
         proposed = limit.proposal
         claims = facts.claim(Category.DATA_WAIT)
-        return _finding(facts, proposed.point, proposed.fix, claims=claims, saving=proposed.saving)
+        return _finding(facts, proposed.point, proposed.fix, claims=claims, proposal=proposed)
 
     def _too_many(self, facts: Facts, workers: int, share: float) -> Outcome:
         curve = facts.worker_curve
@@ -95,14 +97,15 @@ class WorkerCount(Rule):
 
 
 def _finding(
-    facts: Facts, then: Point, fix: Fix, *, claims: SpanSet | None = None, saving: Estimate | None = None
+    facts: Facts, then: Point, fix: Fix, *, claims: SpanSet | None = None, proposal: Proposal | None = None
 ) -> Outcome:
-    curve = facts.worker_curve
+    curve, alone_ns = facts.worker_curve, proposal.alone_ns if proposal else None
     return finding_of(
         facts,
         claims=claims,
         fix=fix,
-        saving=saving,
+        saving=proposal.saving if proposal else None,
+        alone_ns=alone_ns,
         effort=Effort.SETTING,
         evidence=(
             facts.known("current workers", facts.run.worker_count, Unit.COUNT),
@@ -112,5 +115,5 @@ def _finding(
             facts.known("CPU cores for training and workers", curve.loop.cores if curve else None, Unit.RATIO),
         ),
         locations=facts.loading_locations if claims else facts.loader_locations,
-        caveats=core_caveats(facts, then.workers) if claims else (OTHER_NUMBERS,),
+        caveats=core_caveats(facts, then.workers, alone_ns) if claims else (OTHER_NUMBERS,),
     )

@@ -16,10 +16,13 @@ from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleM
 from traceadvisor.rules.data.loading_limit import (
     STACKED,
     WAIT_LESS,
+    beside_others,
     cost_evidence,
+    lacks_cores,
     no_wait,
     not_workers,
     received_only,
+    steps_with_less_work,
 )
 from traceadvisor.rules.operator_sizes import MOST_USUAL_US, has_large_operators, looped_ns, operators_in, usual_ns
 
@@ -121,25 +124,27 @@ class LoaderLineCost(Rule):
     """One line of the script takes most of the time in which batches are made.
 
     What it finds: The line of the script that most samples of the loading show, while the training loop waits for
-        batches: in ``__getitem__``, a transform or ``collate_fn``; or the first of several in one function. If one
-        call has nearly all of a function's time, and the fix keeps its result, the call comes first. Loader workers
-        sample themselves; if the training process loads, the samples of its thread count. The finding has the
-        line's share in the time of a batch, in its CPU time and in its waiting time. Waits for ready batches, and for
-        workers that are late by less than the rest of the step varies, do not count.
+        batches: in ``__getitem__``, a transform or ``collate_fn``; or the first of several in one function. If one call
+        has nearly all of a function's time, and the fix keeps its result, the call comes first. Loader workers sample
+        themselves; if the training process loads, the samples of its thread count. The finding has the line's share in
+        the time of a batch, in its CPU time and in its waiting time. Waits for ready batches, and for workers that are
+        late by less than the rest of the step varies, do not count, unless workers lack cores.
     Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
     How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
         and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
-    How the saving is estimated: The step is simulated with batches that take less time. Low: without 0.5 of the
-        line's time. High: without the whole function around it, with the time in which its caller frees what it made.
+    How the saving is estimated: The step is simulated with batches that take less time. Low: without 0.5 of the line's
+        time. High: without the whole function around it, with the time in which its caller frees what it made.
         Expected: without 0.9 of the middle between the line and that; of random transformations, of waits and of one of
         several lines, 0.9 of the line alone. With workers, without a GPU, and where the simulation is not trusted, it
         is that part of the undisturbed time in the loader, or of the whole step if the loop waits for workers; at most
         the wait, without the time to receive a ready batch (measured, else 0.7 ms). Without a GPU, the high estimate is
         of the larger of the loader's shares in recorded and in undisturbed steps. With workers it may exceed the wait:
         they leave the training more of the cores, at most the CPU time of this line in them. The rest of the step then
-        takes at least 0.4 of its time in the least disturbed steps. Unless the line opens, reads, decodes or converts
-        data, waits, or runs small operators in a loop, the report states this time and promises no saving: another way
-        may not give the same.
+        takes at least 0.4 of its time in the least disturbed steps. If workers wait for cores, the training is expected
+        to gain its share of those that they leave, and the rest to take no less than in the least disturbed steps.
+        Beside other programs, a caution says what the fix saves without them. Unless the line opens, reads, decodes or
+        converts data, waits, or runs small operators in a loop, the report states this time and promises no saving:
+        another way may not give the same.
     When it may be wrong: Each sample may need what the line does, and no other way may be faster. A wait may be for a
         server that also answers others.
     """
@@ -179,6 +184,8 @@ class LoaderLineCost(Rule):
         takes_others = remedy.takes_others and not is_one_of_several
         likely = (line.share + line.with_others) / 2 if takes_others else line.share
         edit = CheaperBatches(line.share, likely, line.high)
+        is_shared = bool(facts.run.worker_count) and not facts.observation.has_device
+        load = beside_others(facts, _alone_ns(facts, line, likely)) if is_shared else ()
         return finding_of(
             facts,
             claims=wait,
@@ -199,7 +206,7 @@ class LoaderLineCost(Rule):
                 *cost_evidence(facts),
             ),
             locations=(*line.places(at_call=remedy.at_call), *facts.loader_locations),
-            caveats=(EACH_NEEDS, *((LOADED_ONCE,) if remedy.takes_others and _is_loaded_once(facts) else ())),
+            caveats=(EACH_NEEDS, *load, *((LOADED_ONCE,) if remedy.takes_others and _is_loaded_once(facts) else ())),
         )
 
     def _hidden_at(self, facts: Facts, line: LoaderLine | None) -> Location | None:
@@ -278,6 +285,8 @@ def _calculated(facts: Facts, line: LoaderLine, likely: float) -> Estimate | Non
         for scenario, share in ((Scenario.LOW, line.low), (Scenario.EXPECTED, likely))
     )
     most_ns = min(line.high * pace_ns, wait_ns)
+    if not facts.observation.has_device and lacks_cores(facts):
+        expected_ns += _shared_ns(facts, line, likely, expected_ns)
     if not facts.observation.has_device and not loading.workers:
         recorded_share = facts.per_step_ns(facts.claim(Category.DATA_WAIT)) / max(
             facts.typical.duration_ns if facts.typical else 0.0, 1.0
@@ -288,6 +297,34 @@ def _calculated(facts: Facts, line: LoaderLine, likely: float) -> Estimate | Non
         most_ns = min(line.high * pace_ns, limit_ns)
     high_ns = max(most_ns, expected_ns)
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
+
+
+def _removed(line: LoaderLine, likely: float) -> float:
+    """The share of the CPU time of a batch that the fix is expected to remove."""
+    return REMOVED_SHARE[Scenario.EXPECTED] * min(likely * line.cpu_share / line.share, 1.0)
+
+
+def _shared_ns(facts: Facts, line: LoaderLine, likely: float, waited_ns: float) -> float:
+    """The gain of the rest of the step that is expected from the cores that workers leave, beside the same programs.
+
+    They take the share of these cores that they have now. No step is shorter than the least disturbed ones.
+    """
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or curve is None or not loading.host_cores:
+        return 0.0
+    _, then_ns = steps_with_less_work(loading, curve, _removed(line, likely), beside_others=True)
+    then_ns = max(then_ns, loading.least_rest_ns + TAKING_NS * loading.fetches)
+    gained_ns = max(loading.step_ns - then_ns - waited_ns, 0.0)
+    return gained_ns * max(1 - loading.others_cores / loading.host_cores, 0.0)
+
+
+def _alone_ns(facts: Facts, line: LoaderLine, likely: float) -> float | None:
+    """The saving without other programs, in the time of the recorded step; None if unknown."""
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or curve is None or not curve.cost.is_split or curve.cost.is_waiting:
+        return None
+    now_ns, then_ns = steps_with_less_work(loading, curve, _removed(line, likely), beside_others=False)
+    return (1 - then_ns / now_ns) * loading.step_ns
 
 
 def _freed_ns(facts: Facts, line: LoaderLine) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from weakref import WeakKeyDictionary
 
-from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
+from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.loader_time import BLOCKING_POOLS
 from traceadvisor.analysis.data.loading import Loading, is_late_by_chance
 from traceadvisor.analysis.data.worker_curve import (
@@ -47,9 +47,6 @@ MOST_TAKING_SHARE = 0.2
 
 BUSY_FACTOR = 2.0
 """Time to take a batch while other programs use the cores, relative to an idle machine: two threads share a core."""
-
-WAITS_FOR_CORES_SHARE = 0.5
-"""Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
 
 WAIT_LESS = "Fetch many samples at once, read ahead in threads, or keep a local copy of the data"
 
@@ -194,17 +191,20 @@ _KNOWN: WeakKeyDictionary[Facts, LoadingLimit] = WeakKeyDictionary()
 
 
 def wait_share(facts: Facts) -> float:
-    """Return the share of the step spent waiting for data: of recorded steps, or of undisturbed ones if less.
+    """Return the share of the step spent waiting for data: of undisturbed steps with workers, else of recorded if less.
 
-    A recording slows down the loader, and may hold the start of an epoch. Undisturbed steps usually wait less where a
-    loader with workers is late at times; then recorded ones count.
+    A recording slows down the loader, and may hold the start of an epoch; it slows the training down, too, so that
+    workers get ahead. Undisturbed steps usually wait less where a loader with workers is late at times; then recorded
+    ones count.
     """
     share, loading, timing = facts.share(facts.claim(Category.DATA_WAIT)), facts.loading, facts.timing
     if not timing.undisturbed_ns or timing.undisturbed_loader_ns is None:
         return share
-    if loading and loading.workers and bursts(facts.run.steps, loading.workers, is_fast=usually_fast(facts)):
+    if loading is None or not loading.workers:
+        return min(share, timing.undisturbed_loader_ns / timing.undisturbed_ns)
+    if bursts(facts.run.steps, loading.workers, is_fast=usually_fast(facts)):
         return share
-    return min(share, timing.undisturbed_loader_ns / timing.undisturbed_ns)
+    return (loading.wait_ns + (loading.handover_ns or 0.0)) / loading.step_ns
 
 
 def loading_limit(facts: Facts) -> LoadingLimit:
@@ -231,7 +231,7 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911, PLR0912  # one
     is_timed = curve.cost.source is CostSource.CLOCKS
     if workers and is_timed and _workers_suffice(loading, curve):
         # With a core each they are fast enough: either they have none, or it takes long to receive a batch.
-        lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
+        lacks_cores = computes and (curve.cost.waits_for_cores or not curve.at(workers).is_hidden)
         return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
     handed_over_ns = (TAKING_NS + SENDING_NS) * _busy_factor(loading)
     if not workers and (_batch_ns(facts, loading) <= handed_over_ns or _has_cheap_rows(facts, curve)):
@@ -299,6 +299,19 @@ def one_index_ns(loader: LoaderSettings | None) -> float | None:
     return INDEX_NS + loader.batch_size * loader.tensor_row_bytes / ROWS_BYTES_PER_NS
 
 
+def lacks_cores(facts: Facts) -> bool:
+    """Return whether workers wait for cores, because all are in use or they and the training need more than they get.
+
+    Then the loading lengthens the whole step, not its wait alone: workers take cores from the training.
+    """
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or not loading.workers or curve is None or curve.cost.source is not CostSource.CLOCKS:
+        return False
+    if curve.cost.is_waiting or not curve.cost.waits_for_cores:
+        return False
+    return loading.cores_are_full or not curve.at(loading.workers).is_hidden
+
+
 def shown_cause(facts: Facts) -> Limit | None:
     """Return the limit that samples of the training thread and of its workers show; None if workers may be it."""
     time, curve, workers = facts.loader_time, facts.worker_curve, facts.loading.workers if facts.loading else None
@@ -311,7 +324,8 @@ def shown_cause(facts: Facts) -> Limit | None:
         if time.share(LoaderPart.SAMPLER) >= MOSTLY:
             return Limit.SAMPLER
         are_idle = time.idle_share >= MOSTLY_IDLE
-        receives = time.share(LoaderPart.RECEIVING) >= MOSTLY and not _is_late_while_received(facts)
+        is_slowed = _is_late_while_received(facts) or lacks_cores(facts)
+        receives = time.share(LoaderPart.RECEIVING) >= MOSTLY and not is_slowed
         if receives and (waiting < LEAST_WAITING or are_idle):
             return Limit.HANDOVER
     if curve and workers >= FEWEST_LOCKED and curve.cost.lock_share >= MIN_LOCK_SHARE:
@@ -365,7 +379,7 @@ def usual_time(facts: Facts) -> str | None:
     loading, curve, timing = facts.loading, facts.worker_curve, facts.timing
     if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
         return None
-    if curve and not _workers_suffice(loading, curve):
+    if curve and (lacks_cores(facts) or not _workers_suffice(loading, curve)):
         return None
     if loading.loader_ns > MOST_TAKING_SHARE * loading.step_ns and is_dear_to_send(facts):
         return None
@@ -452,11 +466,6 @@ def usually_fast(facts: Facts) -> bool | None:
     return WorkerCurve(curve.cost.usual(), curve.loop).at(loading.workers).is_hidden
 
 
-def _waits_for_cores(cost: BatchCost) -> bool:
-    """Whether loading threads wait for a core about as long as they take for a batch."""
-    return (cost.core_wait_ns or 0.0) >= WAITS_FOR_CORES_SHARE * cost.mean_ns
-
-
 def storage_share(facts: Facts) -> float:
     """Return the I/O wait per loading process, as a share of its time; 0 if it was not measured."""
     telemetry, cores = facts.run.telemetry, facts.run.host_cores
@@ -495,22 +504,48 @@ def one_thread(facts: Facts) -> str:
     return "\n".join(("import os  # in the first lines of the script", "", *lines))
 
 
+def with_cores(loading: Loading, curve: WorkerCurve, *, beside_others: bool) -> WorkerCurve:
+    """Return the curve with the cores that other programs leave, or with all of them.
+
+    Without a GPU, workers and other programs delay the rest of the step: alone it takes as long as its CPU time.
+    """
+    loop = replace(curve.loop, cores=loading.cores(beside_others=beside_others))
+    if loading.workers and not loading.has_device:
+        training = loop.training_cores
+        loop = replace(loop, rest_ns=loop.rest_ns * min(training, 1.0), training_cores=max(training, 1.0))
+    return replace(curve, loop=loop)
+
+
+def steps_with_less_work(
+    loading: Loading, curve: WorkerCurve, removed: float, *, beside_others: bool
+) -> tuple[float, float]:
+    """Return the step of these workers as it is, and without a share of the CPU time of a batch."""
+    now = with_cores(loading, curve, beside_others=beside_others)
+    cost = replace(now.cost, cpu_ns=now.cost.cpu_ns * (1 - removed))
+    as_it_is, changed = (one.at(loading.workers or 0).step_ns for one in (now, replace(now, cost=cost)))
+    return as_it_is, changed
+
+
 def _alone(loading: Loading, curve: WorkerCurve, workers: int | None = None) -> tuple[Point, float] | None:
     """Return the best setting without other programs, and its saving in the time of the recorded step.
 
     ``workers``: their number if that is settled.
 
     Loading takes longer beside other programs, and so does the rest of a step without a GPU. CPU time tells the share
-    of the loading that is saved; other programs are assumed to lengthen the rest as much.
+    of the loading that is saved; other programs are assumed to lengthen the rest as much. Beside workers, the CPU time
+    of the training tells how long the rest takes.
     """
-    if loading.workers != 0 or not curve.cost.is_split or curve.cost.is_waiting or curve.cost.has_threads:
+    if loading.workers is None or not curve.cost.is_split or curve.cost.is_waiting or curve.cost.has_threads:
         return None
-    longer = 1.0 if loading.has_device else max(loading.loader_ns / max(curve.cost.mean_ns * loading.fetches, 1.0), 1.0)
-    cores, rest_ns = loading.cores(beside_others=False), curve.loop.rest_ns / longer
-    free = replace(curve, loop=replace(curve.loop, cores=cores, rest_ns=rest_ns))
-    now, then = free.at(0), free.at(workers) if workers else free.best()
-    share = max(now.step_ns - then.step_ns, 0.0) / max(now.wait_ns, 1.0)
-    return then, min(share, 1.0) * loading.loader_ns
+    free = with_cores(loading, curve, beside_others=False)
+    if not loading.workers and not loading.has_device:
+        longer = max(loading.loader_ns / max(curve.cost.mean_ns * loading.fetches, 1.0), 1.0)
+        free = free.with_step(curve.loop.rest_ns / longer)
+    now, then = free.at(loading.workers), free.at(workers) if workers else free.best()
+    saved_ns = max(now.step_ns - then.step_ns, 0.0)
+    if loading.workers:
+        return then, saved_ns / max(now.step_ns, 1.0) * loading.step_ns
+    return then, min(saved_ns / max(now.wait_ns, 1.0), 1.0) * loading.loader_ns
 
 
 def _without_others(facts: Facts, loading: Loading, curve: WorkerCurve) -> Proposal | None:
@@ -614,8 +649,8 @@ def cost_evidence(facts: Facts) -> tuple[Evidence | None, ...]:
     )
 
 
-def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
-    """Return what to know before using this many workers."""
+def core_caveats(facts: Facts, workers: int, alone_ns: float | None) -> tuple[str, ...]:
+    """Return what to know before using this many workers; ``alone_ns``: the saving without other programs."""
     curve = facts.worker_curve
     memory = (
         "Each worker holds its own copy of the data set's Python objects and its prefetched batches. It sees no change "
@@ -632,7 +667,7 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
             waits += " So you can ignore PyTorch's warning about more workers than cores."
         return (waits, "A disk or server may answer more slowly when more workers ask.", memory, OTHER_NUMBERS)
     few = "With few CPU cores the gain is smaller: workers and the training thread share them."
-    return (*_beside_others(facts), few, memory, OTHER_NUMBERS)
+    return (*beside_others(facts, alone_ns), few, memory, OTHER_NUMBERS)
 
 
 def _needs_more_than_free(facts: Facts, workers: int) -> bool:
@@ -645,10 +680,11 @@ def _needs_more_than_free(facts: Facts, workers: int) -> bool:
     return free is not None and (workers - (facts.run.worker_count or 0)) * each > free
 
 
-def _beside_others(facts: Facts) -> tuple[str, ...]:
-    """Return a sentence on cores that other programs kept busy, if that matters."""
+def beside_others(facts: Facts, alone_ns: float | None) -> tuple[str, ...]:
+    """Return a sentence on cores that other programs kept busy, if that matters, and the saving without them."""
     loading = facts.loading
     if loading is None or not loading.is_beside_others:
         return ()
     used = f"{loading.others_cores:.1f} of {loading.host_cores} CPU cores"
-    return (f"Other programs kept {used} busy. Without them the saving is larger.",)
+    alone = "larger" if alone_ns is None else f"about {alone_ns / max(loading.step_ns, 1.0):.0%} of the step"
+    return (f"Other programs kept {used} busy. Without them the saving is {alone}.",)

@@ -222,7 +222,8 @@ def _ledger(result: ExperimentResult) -> Table | None:
     for row in result.ledger:
         found = row.measured
         low, high = row.predicted_low, row.predicted_high
-        predicted = None if low is None or high is None else spread(whole_percent(low), whole_percent(high))
+        is_range = low is not None and high is not None and row.predicted is not None
+        predicted = spread(whole_percent(low), whole_percent(high)) if is_range else None
         measured = whole_percent(found.ratio) if found else "not measured"
         ends = spread(whole_percent(found.low), whole_percent(found.high)) if found and interval(found) else None
         rows.append(
