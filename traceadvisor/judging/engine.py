@@ -79,13 +79,18 @@ def _received(
     return Judgement(recording, notes, {_one(rule_id): _one(told) for rule_id, told in outcomes.items()}, *more)
 
 
-def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | None = None) -> Judgement:
+def judge(
+    facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | None = None, *, in_detail: bool = True
+) -> Judgement:
     """Run the rules on one recording. The result does not refer to the trace.
 
-    ``catalogue``: the rules to run; all of them by default. ``aside``: another process, which computes tables and
-    origins while this one runs the rules.
+    Args:
+        facts: those of the recording.
+        catalogue: the rules to run; all of them by default.
+        aside: another process, which computes tables and origins while this one runs the rules.
+        in_detail: whether the recording gets tables, the trace of a step, and origins.
     """
-    description = Description(facts, aside)
+    description = Description(facts, aside, in_detail=in_detail)
     catalogue = all_rules() if catalogue is None else tuple(catalogue)
     rules = trace_rules(catalogue)
     lawful = [lawful_outcome(rule, facts) for rule in rules]

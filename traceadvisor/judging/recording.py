@@ -60,7 +60,7 @@ def tables_of(facts: Facts) -> Tables:
 
 def recording_of(facts: Facts) -> Recording:
     """The recording as the report shows it."""
-    return with_tables(without_tables(facts), tables_of(facts))
+    return with_tables(without_tables(facts, in_detail=True), tables_of(facts))
 
 
 def with_tables(recording: Recording, tables: Tables) -> Recording:
@@ -75,8 +75,11 @@ def with_tables(recording: Recording, tables: Tables) -> Recording:
     )
 
 
-def without_tables(facts: Facts) -> Recording:
-    """The recording as the report shows it, but for the tables of :func:`tables_of`."""
+def without_tables(facts: Facts, *, in_detail: bool) -> Recording:
+    """The recording as the report shows it, but for the tables of :func:`tables_of`.
+
+    ``in_detail``: whether it has kernels and the trace of a step.
+    """
     origin = facts.trace.origin
     durations = [step.duration_ns for step in facts.steps.kept]
     step = representative_step(facts.steps)
@@ -104,8 +107,8 @@ def without_tables(facts: Facts) -> Recording:
         mean_breakdown=facts.mean,
         overlaps=facts.overlaps,
         figures=figures,
-        timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
-        kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
+        timeline=step_timeline(facts.observation, facts.partition, step) if step and in_detail else None,
+        kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS] if in_detail else (),
         operators=(),
         loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
         captured=replace(facts.captured, stacks=None, loader_stacks=None) if facts.captured else None,
@@ -199,17 +202,22 @@ _FACTS = "facts"
 class Description:
     """The description of one recording."""
 
-    def __init__(self, facts: Facts, aside: Aside | None = None) -> None:
+    def __init__(self, facts: Facts, aside: Aside | None = None, *, in_detail: bool = True) -> None:
         """Begin to describe a recording.
 
-        ``facts``: its facts, none of them computed yet if there is another process.
+        Args:
+            facts: its facts, none of them computed yet if there is another process.
+            aside: the other process.
+            in_detail: whether to make what a page shows of few recordings: tables, the trace of a step, and origins.
         """
-        self._facts, self._aside = facts, aside
+        self._facts, self._aside, self._in_detail = facts, aside, in_detail
         self._begun = aside.begin(_MakeTables(facts)) if aside else 0
 
     def with_findings(self, rows: Sequence[RecordedFinding]) -> tuple[Recording, tuple[RecordedFinding, ...]]:
         """The recording as the report shows it, and its findings, each with the origins of the time that it claims."""
-        recording = without_tables(self._facts)  # first: the other process still makes tables
+        recording = without_tables(self._facts, in_detail=self._in_detail)  # first: the other process makes tables
+        if not self._in_detail:
+            return recording, tuple(rows)
         claims = tuple(row.finding.claims for row in rows if row.finding.claims)
         asked = self._aside.begin(_FindOrigins(claims)) if self._aside else 0
         tables = self._aside.outcome(self._begun) if self._aside else None
