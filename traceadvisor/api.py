@@ -211,8 +211,8 @@ def load(  # noqa: PLR0913  # what is read, and how
             scheduler, such as ``tcp://host:8786``: its workers read all files. The report does not depend on it.
         limits: limits on the input, as a protection against malicious files; by default, those of the settings.
         within: folders in which experiments must lie; by default also beside a path.
-        in_detail: whether each recording has its tables, the trace of a step, and the origins of its findings. If not,
-            of many recordings only those have them that a page shows in detail, and reading takes less time.
+        in_detail: whether each recording has its tables, the trace of a step, and the origins and evidence of its
+            findings. If not, of many recordings only those have them that a page shows in detail: it takes less time.
 
     Raises:
         ConfigError: the settings name an unknown rule or threshold.
@@ -230,13 +230,13 @@ def load(  # noqa: PLR0913  # what is read, and how
     processes = paying_processes(files) if processes is None else processes
     used = catalogue.used(settings)
 
-    def assessed(judged: Sequence[JudgedFile], health: Health) -> Report:
+    def assessed(judged: Sequence[JudgedFile], health: Health, *, with_outcomes: bool = True) -> Report:
         judgements = [judgement for file in judged for judgement in file.judgements]
         ranks = [rank for file in judged for rank in file.ranks]
-        return assess(judgements, found.source, health, chosen, used, ranks)
+        return assess(judgements, found.source, health, chosen, used, ranks, with_outcomes=with_outcomes)
 
     def shown(judged: Sequence[JudgedFile]) -> frozenset[str]:
-        return ids_in_detail(assessed(judged, Health()))
+        return ids_in_detail(assessed(judged, Health(), with_outcomes=False))
 
     is_brief = not in_detail and len(files) >= MANY
     outcomes = judge_files(files, chosen, progress, processes, limits, shown if is_brief else None)

@@ -127,7 +127,7 @@ class FileJudge:
     """Whether another process helps with a large file."""
 
     in_detail: bool = True
-    """Whether recordings get tables, the trace of a step, and origins, which a page shows of few."""
+    """Whether recordings get what a page shows of few: tables, the trace of a step, origins and evidence."""
 
     rank_waits: Mapping[str, SpanSet] = field(default_factory=dict)
     """Time in which each recording's collectives only wait for other ranks, by its id, where it is known."""
@@ -143,7 +143,7 @@ class FileJudge:
         try:
             if file.packed_bytes < _BESIDES_BYTES:
                 with no_collections():  # its objects are few: after it is soon enough
-                    return self._judged(file, tell)
+                    return self._judged(file, _silent)  # it is done before anybody sees how far it is
             if self.with_another and file.packed_bytes >= SPLIT_BYTES and not is_remote(file.origin.path):
                 with second_part(file.origin.path, self.limits) as second:
                     return self._judged(file, tell, second)
@@ -200,6 +200,10 @@ class FileJudge:
         if origin.bundle not in self._bundles:
             self._bundles[origin.bundle] = BundleRuns(origin.bundle)
         return self._bundles[origin.bundle].run(origin.rank)
+
+
+def _silent(_: int) -> None:
+    """Tell nothing."""
 
 
 @frozen

@@ -19,6 +19,7 @@ from traceadvisor.frozen import frozen, replace
 from traceadvisor.judging.source_at_hand import with_code
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Finding
 from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, RecordedFinding, Recording
@@ -196,6 +197,12 @@ def claim_origins(facts: Facts, claims: SpanSet) -> Origins:
     return facts.attribution.origins(claims, step_count, _FINDING_ROWS)
 
 
+def _in_a_row(finding: Finding) -> Finding:
+    """The finding with what a page shows of it in a table of many."""
+    none, fix = SpanSet.empty(), replace(finding.fix, what_if=None)
+    return replace(finding, claims=none, also_shortens=none, set_off_by=none, evidence=(), caveats=(), fix=fix)
+
+
 _FACTS = "facts"
 
 
@@ -208,7 +215,7 @@ class Description:
         Args:
             facts: its facts, none of them computed yet if there is another process.
             aside: the other process.
-            in_detail: whether to make what a page shows of few recordings: tables, the trace of a step, and origins.
+            in_detail: whether to make what a page shows of few recordings: tables, a trace, origins and evidence.
         """
         self._facts, self._aside, self._in_detail = facts, aside, in_detail
         self._begun = aside.begin(_MakeTables(facts)) if aside else 0
@@ -217,7 +224,7 @@ class Description:
         """The recording as the report shows it, and its findings, each with the origins of the time that it claims."""
         recording = without_tables(self._facts, in_detail=self._in_detail)  # first: the other process makes tables
         if not self._in_detail:
-            return recording, tuple(rows)
+            return recording, tuple(replace(row, finding=_in_a_row(row.finding)) for row in rows)
         claims = tuple(row.finding.claims for row in rows if row.finding.claims)
         asked = self._aside.begin(_FindOrigins(claims)) if self._aside else 0
         tables = self._aside.outcome(self._begun) if self._aside else None
