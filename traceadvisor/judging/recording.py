@@ -198,7 +198,7 @@ def claim_origins(facts: Facts, claims: SpanSet) -> Origins:
 
 
 def _in_a_row(finding: Finding) -> Finding:
-    """The finding with what a page shows of it in a table of many."""
+    """The finding with no more than a page shows in a table of many."""
     none, fix = SpanSet.empty(), replace(finding.fix, what_if=None)
     return replace(finding, claims=none, also_shortens=none, set_off_by=none, evidence=(), caveats=(), fix=fix)
 
