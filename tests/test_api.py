@@ -6,6 +6,8 @@ import pytest
 
 import traceadvisor
 from tests.build import TraceBuilder
+from tests.growth.bundles import small
+from tests.shared import SAMPLES
 from traceadvisor import api
 from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
@@ -13,6 +15,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Failed
 from traceadvisor.model.trace import MOST_DEVICES
+from traceadvisor.rendering.formats import FORMATS, PAGES
 
 
 def _record(path: Path, devices: int = 1) -> Path:
@@ -154,6 +157,25 @@ def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monke
     with pytest.raises(PdfUnavailableError):
         api.write(result, tmp_path / "out", ["pdf", "html"])
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
+
+
+def test_pages_of_many_recordings_need_the_details_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "MANY", 8)
+    for number in range(8):
+        small(number).write(tmp_path / f"host{number}.1.pt.trace.json")
+    ranks = next(path for path in SAMPLES if path.name == "two-ranks")  # whose findings on communication are read twice
+    whole = api.load(tmp_path, ranks, processes=1)
+    brief = api.load(tmp_path, ranks, processes=1, in_detail=False)
+    assert all(one.timeline and one.origins and one.operators for one in whole.recordings)
+    with_details = [one.id for one in brief.recordings if one.timeline]
+    assert 0 < len(with_details) < len(whole.recordings)
+    for name in PAGES - {"pdf"}:
+        assert FORMATS[name].render(brief) == FORMATS[name].render(whole), name
+
+
+def test_the_details_of_few_recordings_are_all_kept(tmp_path: Path) -> None:
+    small(0).write(tmp_path / "host0.1.pt.trace.json")
+    assert all(one.timeline and one.operators for one in api.load(tmp_path, in_detail=False).recordings)
 
 
 def test_steps_are_available_as_a_table(tmp_path: Path) -> None:

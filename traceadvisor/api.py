@@ -36,6 +36,7 @@ from traceadvisor.parsing.discovery import (
     find_recordings,
     newest_of_workers,
 )
+from traceadvisor.rendering.content.report.drawn import ids_in_detail
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, FULL_FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
@@ -180,6 +181,10 @@ def captures_of_script(command: Sequence[str], folder: Path = RUNS) -> list[Capt
     return captures_of(command, folder)
 
 
+MANY = 100
+"""Recordings from which reading again those that a page shows in detail costs less than the details of all."""
+
+
 def load(  # noqa: PLR0913  # what is read, and how
     *paths: Path | str,
     selection: Selection = EVERYTHING,
@@ -188,6 +193,7 @@ def load(  # noqa: PLR0913  # what is read, and how
     processes: int | str | None = None,
     limits: Limits | None = None,
     within: Sequence[Path] = (),
+    in_detail: bool = True,
 ) -> Report:
     """Read and assess the recordings under some paths: traces, captures, log directories, and memory snapshots.
 
@@ -205,6 +211,8 @@ def load(  # noqa: PLR0913  # what is read, and how
             scheduler, such as ``tcp://host:8786``: its workers read all files. The report does not depend on it.
         limits: limits on the input, as a protection against malicious files; by default, those of the settings.
         within: folders in which experiments must lie; by default also beside a path.
+        in_detail: whether each recording has its tables, the trace of a step, and the origins and evidence of its
+            findings. If not, of many recordings only those have them that a page shows in detail: it takes less time.
 
     Raises:
         ConfigError: the settings name an unknown rule or threshold.
@@ -219,7 +227,19 @@ def load(  # noqa: PLR0913  # what is read, and how
     catalogue = read_catalogue(settings)
     chosen = catalogue.chosen(settings)
     files = _named(origins)
-    outcomes = judge_files(files, chosen, progress, paying_processes(files) if processes is None else processes, limits)
+    processes = paying_processes(files) if processes is None else processes
+    used = catalogue.used(settings)
+
+    def assessed(judged: Sequence[JudgedFile], health: Health, *, with_outcomes: bool = True) -> Report:
+        judgements = [judgement for file in judged for judgement in file.judgements]
+        ranks = [rank for file in judged for rank in file.ranks]
+        return assess(judgements, found.source, health, chosen, used, ranks, with_outcomes=with_outcomes)
+
+    def shown(judged: Sequence[JudgedFile]) -> frozenset[str]:
+        return ids_in_detail(assessed(judged, Health(), with_outcomes=False))
+
+    is_brief = not in_detail and len(files) >= MANY
+    outcomes = judge_files(files, chosen, progress, processes, limits, shown if is_brief else None)
     judged = [outcome for outcome in outcomes if isinstance(outcome, JudgedFile)]
     devices = {judgement.recording.device for file in judged for judgement in file.judgements}
     alike = {replace(one, index=0) for one in devices if one}
@@ -234,9 +254,7 @@ def load(  # noqa: PLR0913  # what is read, and how
     failed = (*map(_unreadable, (*found.refused, *unread)), *_notes(files, outcomes), *found.notes)
     compared = rank_notes((*(recorded(judgement.recording) for judgement in judgements), *(one.file for one in ranks)))
     health = _health(judged, (*catalogue.notes, *failed, *compared))
-    assessed = assess(judgements, found.source, health, chosen, catalogue.used(settings), ranks)
-    result = replace(assessed, memory=memory)
-    return with_experiments(result, places, within)
+    return with_experiments(replace(assessed(judged, health), memory=memory), places, within)
 
 
 def report(  # noqa: PLR0913  # one parameter per choice

@@ -40,6 +40,7 @@ from traceadvisor.rendering.formats import (
     FORMATS,
     FULL_FORMATS,
     INDEX_FORMATS,
+    PAGES,
     PDF,
     Format,
     write_formats,
@@ -150,7 +151,14 @@ def command(
             )
             return
         with reading_progress() as progress:
-            result = api.load(*paths, selection=selection, settings=settings, progress=progress, processes=workers)
+            result = api.load(
+                *paths,
+                selection=selection,
+                settings=settings,
+                progress=progress,
+                processes=workers,
+                in_detail=bool(base) or save_steps or beside_plugin or not PAGES.issuperset(names),
+            )
         _write(result, output, names, FULL_FORMATS if full else FORMATS, explain_silence=explain_silence)
         folder = place_of(output, names, FORMATS)[0]
         if save_steps:

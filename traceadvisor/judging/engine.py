@@ -79,20 +79,25 @@ def _received(
     return Judgement(recording, notes, {_one(rule_id): _one(told) for rule_id, told in outcomes.items()}, *more)
 
 
-def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | None = None) -> Judgement:
+def judge(
+    facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | None = None, *, in_detail: bool = True
+) -> Judgement:
     """Run the rules on one recording. The result does not refer to the trace.
 
-    ``catalogue``: the rules to run; all of them by default. ``aside``: another process, which computes tables and
-    origins while this one runs the rules.
+    Args:
+        facts: those of the recording.
+        catalogue: the rules to run; all of them by default.
+        aside: another process, which computes tables and origins while this one runs the rules.
+        in_detail: whether there are tables, the trace of a step, and the origins and evidence of findings.
     """
-    description = Description(facts, aside)
+    description = Description(facts, aside, in_detail=in_detail)
     catalogue = all_rules() if catalogue is None else tuple(catalogue)
     rules = trace_rules(catalogue)
     lawful = [lawful_outcome(rule, facts) for rule in rules]
     outcomes = [if_it_shortens(rule, facts, outcome) for rule, (outcome, _) in zip(rules, lawful, strict=True)]
     ranking = ranked(facts, rules, outcomes)
     judged = zip(rules, outcomes, strict=True)
-    found = (outcome.finding for rule, outcome in judged if rule.umbrella and isinstance(outcome, Found))
+    found = (outcome.finding for rule, outcome in judged if rule.umbrella and isinstance(outcome, Found) and in_detail)
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
     recording, findings = description.with_findings(ranking.rows)
     memory = recording.device_memory
@@ -102,7 +107,7 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     recording = replace(recording, replay=ranking.simulated, umbrellas=umbrellas, device_memory=memory)
     silenced = tuple(one for _, some in lawful for one in some)
     rank = rank_recording(facts, is_alone=aside is not None)
-    told = {rule.meta.id: _told(outcome) for rule, outcome in zip(rules, outcomes, strict=True)}
+    told = {rule.meta.id: _told(outcome, in_detail=in_detail) for rule, outcome in zip(rules, outcomes, strict=True)}
     return Judgement(recording, (*facts.notes, *ranking.notes), told, findings, silenced, rank)
 
 
@@ -113,6 +118,8 @@ def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
     catalogue: Iterable[Rule] | None = None,
     settings: UsedSettings = _NOTHING_SET,
     ranks: Iterable[RankRecording] = (),
+    *,
+    with_outcomes: bool = True,
 ) -> Report:
     """The report on some recordings, with all findings in one ranking and one row per rule.
 
@@ -123,11 +130,13 @@ def assess(  # noqa: PLR0913, PLR0917  # all that a report is made of
         catalogue: the rules that were run; all of them by default.
         settings: the settings of the user.
         ranks: figures of ranks that were not judged.
+        with_outcomes: whether it has the outcomes of checks, beside the findings.
     """
     rules = trace_rules(catalogue)
     known = [*(one.rank for one in judgements if one.rank), *ranks]
     compared = compare(known, rules, {one.recording.id for one in judgements})
-    outcomes = side_by_side(zip(*map(_judged, judgements), strict=True), compared)
+    judged = zip(*map(_judged, judgements), strict=True) if with_outcomes else ()
+    outcomes = side_by_side(judged, compared)
     recordings = {one.recording.id: one.recording for one in judgements}
     in_comparison = {(row.rule_id, recording_id) for row in compared for recording_id in row.recording_ids}
     alone = [
@@ -187,9 +196,9 @@ def _merged(judged: Sequence[Judged], recording_count: int) -> tuple[OutcomeRow,
     )
 
 
-def _told(outcome: RuleOutcome | FoundFigures) -> Told:
+def _told(outcome: RuleOutcome | FoundFigures, *, in_detail: bool = True) -> Told:
     """The outcome without its finding, which is among those of the report."""
-    return FoundFigures(outcome.finding.evidence) if isinstance(outcome, Found) else outcome
+    return FoundFigures(outcome.finding.evidence if in_detail else ()) if isinstance(outcome, Found) else outcome
 
 
 def _compared(compared: Iterable[Judged], recordings: Mapping[str, Recording]) -> Iterator[RecordedFinding]:

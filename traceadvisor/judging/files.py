@@ -126,6 +126,9 @@ class FileJudge:
     with_another: bool = False
     """Whether another process helps with a large file."""
 
+    in_detail: bool = True
+    """Whether recordings get what a page shows of few: tables, the trace of a step, origins and evidence."""
+
     rank_waits: Mapping[str, SpanSet] = field(default_factory=dict)
     """Time in which each recording's collectives only wait for other ranks, by its id, where it is known."""
 
@@ -140,7 +143,7 @@ class FileJudge:
         try:
             if file.packed_bytes < _BESIDES_BYTES:
                 with no_collections():  # its objects are few: after it is soon enough
-                    return self._judged(file, tell)
+                    return self._judged(file, _silent)  # it is done before anybody sees how far it is
             if self.with_another and file.packed_bytes >= SPLIT_BYTES and not is_remote(file.origin.path):
                 with second_part(file.origin.path, self.limits) as second:
                     return self._judged(file, tell, second)
@@ -161,7 +164,7 @@ class FileJudge:
             return JudgedFile(trace.health, (), ranks)
         is_alone = len(trace.device_indices) <= 1  # otherwise each device would send the whole trace
         aside = second.aside if second and is_alone else None
-        judged = (judge(facts, self.rules, aside) for facts in self._facts(file, trace))
+        judged = (judge(facts, self.rules, aside, in_detail=self.in_detail) for facts in self._facts(file, trace))
         return JudgedFile(trace.health, tuple(judged))
 
     def _ranks(self, file: NamedFile, trace: Trace) -> tuple[RankRecording, ...]:
@@ -199,6 +202,10 @@ class FileJudge:
         return self._bundles[origin.bundle].run(origin.rank)
 
 
+def _silent(_: int) -> None:
+    """Tell nothing."""
+
+
 @frozen
 class _Elsewhere:
     """Judges files on another machine."""
@@ -216,12 +223,17 @@ class _Elsewhere:
         return self.judge(file, tell)
 
 
-def judge_files(
+Shown = Callable[[Sequence[JudgedFile]], Container[str]]
+"""Tells from all judged files the ids of the recordings that are shown in detail."""
+
+
+def judge_files(  # noqa: PLR0913, PLR0917  # what is read, and how
     files: Sequence[NamedFile],
     rules: tuple[Rule, ...],
     progress: Progress,
     processes: int | str,
     limits: Limits = LIMITS,
+    shown: Shown | None = None,
 ) -> list[Outcome[JudgedFile]]:
     """The judgement of each file; an InputError if it cannot be read, or a Fault of this program.
 
@@ -237,6 +249,7 @@ def judge_files(
             time, is read in this process, and another one helps with a large single file. On systems other than Unix,
             this process does everything. Or the address of a Dask cluster, whose workers read all files.
         limits: input limits for each file.
+        shown: which recordings are then read again for their details; by default, all have them at once.
     """
     sizes_bytes = [file.size_bytes for file in files]
     watch = Watch(
@@ -248,7 +261,8 @@ def judge_files(
     crowds = Counter((file.origin.run, file.origin.cycle) for file in files)
     files = [replace(one, is_of_many=crowds[one.origin.run, one.origin.cycle] > MOST_IN_FULL) for one in files]
     with workers_for(processes, (file.origin.path for file in files)) as workers:
-        return _judged(files, FileJudge(rules, limits, workers != 1 and len(files) == 1), watch, workers)
+        with_another = workers != 1 and len(files) == 1
+        return _judged(files, FileJudge(rules, limits, with_another, shown is None), watch, workers, shown)
 
 
 @contextmanager
@@ -267,7 +281,7 @@ def workers_for(processes: int | str, paths: Iterable[Path]) -> Iterator[int | C
 
 
 def _judged(
-    files: Sequence[NamedFile], judge_file: FileJudge, watch: Watch, workers: int | Cluster
+    files: Sequence[NamedFile], judge_file: FileJudge, watch: Watch, workers: int | Cluster, shown: Shown | None
 ) -> list[Outcome[JudgedFile]]:
     outcomes = _outcomes(judge_file, files, watch, workers)
     judged = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, JudgedFile)}
@@ -279,15 +293,32 @@ def _judged(
         for place, each in judged.items()
         if _is_told_more(each, rank_waits, communicating) or any(one.recording_id in chosen for one in each.ranks)
     ]
-    judge_file = replace(judge_file, rank_waits=rank_waits)
-    whole = [replace(files[place], is_of_many=False) for place in again]
-    repeated = _outcomes(judge_file, whole, _UNWATCHED, workers)
-    for place, outcome in zip(again, repeated, strict=True):
-        outcomes[place] = outcome
+    told = {one.recording_id for place in again for one in judged[place].compared}
+    judge_file = replace(judge_file, rank_waits={id_: spans for id_, spans in rank_waits.items() if id_ in told})
+    _repeat(again, judge_file, files, outcomes, workers)
+    if shown:
+        judged = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, JudgedFile)}
+        ids = shown(tuple(judged.values()))
+        again = [place for place, each in judged.items() if any(one.recording.id in ids for one in each.judgements)]
+        _repeat(again, replace(judge_file, in_detail=True), files, outcomes, workers)
     return [
         died_reading(file.origin.path, outcome) if isinstance(outcome, Died) else outcome
         for outcome, file in zip(outcomes, files, strict=True)
     ]
+
+
+def _repeat(
+    places: Sequence[int],
+    judge_file: FileJudge,
+    files: Sequence[NamedFile],
+    outcomes: list[Outcome[JudgedFile]],
+    workers: int | Cluster,
+) -> None:
+    """Read some files again, of many ranks too, and put what is found in the place of their outcomes."""
+    whole = [replace(files[place], is_of_many=False) for place in places]
+    workers = min(workers, paying_processes(whole)) if isinstance(workers, int) else workers
+    for place, outcome in zip(places, _outcomes(judge_file, whole, _UNWATCHED, workers), strict=True):
+        outcomes[place] = outcome
 
 
 _UNWATCHED = Watch(lambda _, __: None, lambda _: None)

@@ -19,6 +19,7 @@ from traceadvisor.frozen import frozen, replace
 from traceadvisor.judging.source_at_hand import with_code
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Finding
 from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, RecordedFinding, Recording
@@ -60,7 +61,7 @@ def tables_of(facts: Facts) -> Tables:
 
 def recording_of(facts: Facts) -> Recording:
     """The recording as the report shows it."""
-    return with_tables(without_tables(facts), tables_of(facts))
+    return with_tables(without_tables(facts, in_detail=True), tables_of(facts))
 
 
 def with_tables(recording: Recording, tables: Tables) -> Recording:
@@ -75,8 +76,11 @@ def with_tables(recording: Recording, tables: Tables) -> Recording:
     )
 
 
-def without_tables(facts: Facts) -> Recording:
-    """The recording as the report shows it, but for the tables of :func:`tables_of`."""
+def without_tables(facts: Facts, *, in_detail: bool) -> Recording:
+    """The recording as the report shows it, but for the tables of :func:`tables_of`.
+
+    ``in_detail``: whether it has kernels and the trace of a step.
+    """
     origin = facts.trace.origin
     durations = [step.duration_ns for step in facts.steps.kept]
     step = representative_step(facts.steps)
@@ -104,8 +108,8 @@ def without_tables(facts: Facts) -> Recording:
         mean_breakdown=facts.mean,
         overlaps=facts.overlaps,
         figures=figures,
-        timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
-        kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
+        timeline=step_timeline(facts.observation, facts.partition, step) if step and in_detail else None,
+        kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS] if in_detail else (),
         operators=(),
         loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
         captured=replace(facts.captured, stacks=None, loader_stacks=None) if facts.captured else None,
@@ -193,23 +197,34 @@ def claim_origins(facts: Facts, claims: SpanSet) -> Origins:
     return facts.attribution.origins(claims, step_count, _FINDING_ROWS)
 
 
+def _in_a_row(finding: Finding) -> Finding:
+    """The finding with no more than a page shows in a table of many."""
+    none, fix = SpanSet.empty(), replace(finding.fix, what_if=None)
+    return replace(finding, claims=none, also_shortens=none, set_off_by=none, evidence=(), caveats=(), fix=fix)
+
+
 _FACTS = "facts"
 
 
 class Description:
     """The description of one recording."""
 
-    def __init__(self, facts: Facts, aside: Aside | None = None) -> None:
+    def __init__(self, facts: Facts, aside: Aside | None = None, *, in_detail: bool = True) -> None:
         """Begin to describe a recording.
 
-        ``facts``: its facts, none of them computed yet if there is another process.
+        Args:
+            facts: its facts, none of them computed yet if there is another process.
+            aside: the other process.
+            in_detail: whether to make what a page shows of few recordings: tables, a trace, origins and evidence.
         """
-        self._facts, self._aside = facts, aside
+        self._facts, self._aside, self._in_detail = facts, aside, in_detail
         self._begun = aside.begin(_MakeTables(facts)) if aside else 0
 
     def with_findings(self, rows: Sequence[RecordedFinding]) -> tuple[Recording, tuple[RecordedFinding, ...]]:
         """The recording as the report shows it, and its findings, each with the origins of the time that it claims."""
-        recording = without_tables(self._facts)  # first: the other process still makes tables
+        recording = without_tables(self._facts, in_detail=self._in_detail)  # first: the other process makes tables
+        if not self._in_detail:
+            return recording, tuple(replace(row, finding=_in_a_row(row.finding)) for row in rows)
         claims = tuple(row.finding.claims for row in rows if row.finding.claims)
         asked = self._aside.begin(_FindOrigins(claims)) if self._aside else 0
         tables = self._aside.outcome(self._begun) if self._aside else None

@@ -133,6 +133,9 @@ FORMATS = _by_name(
 )
 """All formats by name, in the order of the help text. The PDF has two pages."""
 
+PAGES = frozenset(name for name, one in FORMATS.items() if one.writer)
+"""The formats of a report that show few recordings in detail."""
+
 FULL_FORMATS = FORMATS | {PDF: WHOLE_PDF}
 """The same with the whole PDF."""
 

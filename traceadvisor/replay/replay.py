@@ -198,7 +198,7 @@ class Replay:
         (tasks, launched), count = before.inner_tasks, max(len(before.inner_steps), 1)
         on_device_ns = np.maximum(before.device.duration_ns[launched] - after.device.duration_ns[launched], 0)
         spared_ns = spared_ns[tasks]
-        in_loader_ns = float(spared_ns[is_loading(before.host)[tasks]].sum())
+        in_loader_ns = float(spared_ns[before.once(is_loading, before.host)[tasks]].sum())
         all_ns = float(spared_ns.sum() + on_device_ns.sum())
         return Removed(in_loader_ns / count, (all_ns - in_loader_ns) / count)
 

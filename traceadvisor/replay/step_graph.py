@@ -215,14 +215,23 @@ class StepGraph:
     @property
     def inner_steps(self) -> range:
         """Positions of the steps that are judged: without the first and the last, if there are others."""
-        return range(1, self.step_count - 1) if self.step_count >= FEWEST_STEPS else range(self.step_count)
+        return _inner(self.step_count)
 
     @property
     def inner_tasks(self) -> tuple[slice, slice]:
         """Places of the host tasks and of the device tasks of these steps: both are in the order of steps."""
-        inner = self.inner_steps
-        host, device = (step.searchsorted((inner.start, inner.stop)) for step in (self.host.step, self.device.step))
-        return slice(*host.tolist()), slice(*device.tolist())
+        return self.once(_inner_places, self.host.step, self.device.step, self.step_count)
+
+
+def _inner(step_count: int) -> range:
+    return range(1, step_count - 1) if step_count >= FEWEST_STEPS else range(step_count)
+
+
+def _inner_places(host_steps: Int64, device_steps: Int64, step_count: int) -> tuple[slice, slice]:
+    """The places of the inner steps among the host tasks and the device tasks."""
+    inner = _inner(step_count)
+    host, device = (steps.searchsorted((inner.start, inner.stop)) for steps in (host_steps, device_steps))
+    return slice(*host.tolist()), slice(*device.tolist())
 
 
 _MOST_SHARED = 32

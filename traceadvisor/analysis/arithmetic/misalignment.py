@@ -70,6 +70,8 @@ class Alignment:
     @cached_property
     def is_misaligned(self) -> Mask:
         """Whether a kernel multiplies a misaligned matrix."""
+        if not self.is_product.any():
+            return self.is_product
         is_large = ~self._shapes_known | self._is_at_least(self.multiple)
         by_name: Mask = (self._alignment != NONE) & (self._alignment < self._needed)
         by_shape: Mask = (self._alignment == NONE) & self._has_odd_size

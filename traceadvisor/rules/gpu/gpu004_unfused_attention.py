@@ -55,8 +55,8 @@ class UnfusedAttention(Rule):
         softmaxes = np.concatenate((by_operator.softmaxes, by_name.softmaxes))
         claims = facts.exposed(kernels, Category.KERNEL)
         share = facts.share(claims)
-        left = _least_left(facts.device_work, kernels)
-        likely, least = np.nan_to_num(left, nan=1.0), np.nan_to_num(left, nan=0.0)
+        left = _least_left(facts.device_work, kernels) if kernels.size else np.empty(0)
+        likely, least = (np.where(np.isnan(left), unknown, left) for unknown in (1.0, 0.0))
         speedups = (np.ones(kernels.size), 1 / (1 - _EXPECTED_PART * (1 - likely)), 1 / np.maximum(least, _NOTHING))
         fix = Fix(
             "Compute attention with one fused kernel",

@@ -110,9 +110,11 @@ def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) ->
     ``fewest``: kernels in the shortest run that counts. ``apart``: rows of kernels that a compiler cannot fuse; they
     may be part of a run but are not returned.
     """
-    events = trace.events
+    events, named = trace.events, name_mask(trace.names, lambda name: bool(_ELEMENTWISE.search(name)))
+    if not named[events.name_id[kernels]].any():
+        return ElementwiseRuns(kernels[:0], np.empty(0), 0)
     ordered = kernels[np.lexsort((events.start_ns[kernels], events.stream[kernels]))]
-    elementwise = name_mask(trace.names, lambda name: bool(_ELEMENTWISE.search(name)))[events.name_id[ordered]]
+    elementwise = named[events.name_id[ordered]]
     stream = events.stream[ordered]
     begins = np.concatenate(([True], (elementwise[1:] != elementwise[:-1]) | (stream[1:] != stream[:-1])))[
         : ordered.size

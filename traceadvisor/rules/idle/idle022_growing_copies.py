@@ -93,7 +93,7 @@ class GrowingCopies(Rule):
             return Skipped(facts.unknown_without("The sizes of tensors are unknown", Option.SHAPES))
         rows, kept, added = _continued(facts)
         claims, is_window = self._claims(facts, rows), not rows.size
-        if is_window:
+        if is_window and _joining(facts).size:
             rows, kept, added = _shifted(facts)
             claims = self._claims(facts, rows)
             claims |= _function_of(facts, rows, claims) & facts.claim(Category.FORWARD, Category.OTHER_HOST)
@@ -123,6 +123,8 @@ class GrowingCopies(Rule):
 
     def _claims(self, facts: Facts, rows: Int64) -> SpanSet:
         """The time of some operators in typical steps: of their kernels with a GPU, their own without."""
+        if not rows.size:
+            return SpanSet.empty()
         events, windows = facts.trace.events, facts.steps.typical_windows
         rows = rows[windows.contains(events.start_ns[rows])]
         if facts.observation.has_device:
@@ -215,10 +217,14 @@ def _is_large(kept: int, added: int) -> bool:
 
 def _by_step(facts: Facts) -> Iterator[Int64]:
     """The calls of each recorded step that join tensors, on its thread."""
-    events = facts.trace.events
-    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: name == "aten::cat")
-    for step in facts.steps.steps:
+    events, rows = facts.trace.events, _joining(facts)
+    for step in facts.steps.steps if rows.size else ():
         yield rows[(events.start_ns[rows] >= step.host_start_ns) & (events.start_ns[rows] < step.host_end_ns)]
+
+
+def _joining(facts: Facts) -> Int64:
+    """The calls that join tensors."""
+    return rows_named(facts.trace, Kind.OPERATOR, lambda name: name == "aten::cat")
 
 
 def _joined(facts: Facts, rows: Int64) -> dict[int, Sequence[Shape]]:

@@ -30,6 +30,13 @@ def _by_need(report: Report) -> Iterator[str]:
     yield from (one.id for one in report.recordings)
 
 
+def ids_in_detail(report: Report) -> frozenset[str]:
+    """The recordings of which a page shows more than a row: details, or a finding with its origins."""
+    return frozenset(
+        (*(one.id for one in drawn_recordings(report)), *(row.recording_ids[0] for row in report.findings))
+    )
+
+
 def anchors(report: Report) -> Mapping[str, str]:
     """The place of each recording's details on the page, by its id."""
     return {one.id: f"recording-{place}" for place, one in enumerate(drawn_recordings(report), start=1)}
