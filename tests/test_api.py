@@ -165,7 +165,7 @@ def test_pages_of_many_recordings_need_the_details_of_few(tmp_path: Path, monkey
         small(number).write(tmp_path / f"host{number}.1.pt.trace.json")
     ranks = next(path for path in SAMPLES if path.name == "two-ranks")  # whose findings on communication are read twice
     whole = api.load(tmp_path, ranks, processes=1)
-    brief = api.load(tmp_path, ranks, processes=1, in_detail=False)
+    brief = api.load(tmp_path, ranks, processes=1, details=api.Details.SHOWN)
     assert all(one.timeline and one.origins and one.operators for one in whole.recordings)
     with_details = [one.id for one in brief.recordings if one.timeline]
     assert 0 < len(with_details) < len(whole.recordings)
@@ -175,7 +175,7 @@ def test_pages_of_many_recordings_need_the_details_of_few(tmp_path: Path, monkey
 
 def test_the_details_of_few_recordings_are_all_kept(tmp_path: Path) -> None:
     small(0).write(tmp_path / "host0.1.pt.trace.json")
-    assert all(one.timeline and one.operators for one in api.load(tmp_path, in_detail=False).recordings)
+    assert all(one.timeline and one.operators for one in api.load(tmp_path, details=api.Details.SHOWN).recordings)
 
 
 def test_steps_are_available_as_a_table(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -185,6 +186,17 @@ MANY = 100
 """Recordings from which reading again those that a page shows in detail costs less than the details of all."""
 
 
+class Details(Enum):
+    """The recordings that have tables, the trace of a step, and origins and evidence of their findings."""
+
+    ALL = "all"
+    SHOWN = "shown"
+    """Those of many recordings that a page shows in detail: it takes less time."""
+
+    NONE = "none"
+    """For a row in a list."""
+
+
 def load(  # noqa: PLR0913  # what is read, and how
     *paths: Path | str,
     selection: Selection = EVERYTHING,
@@ -193,7 +205,7 @@ def load(  # noqa: PLR0913  # what is read, and how
     processes: int | str | None = None,
     limits: Limits | None = None,
     within: Sequence[Path] = (),
-    in_detail: bool = True,
+    details: Details = Details.ALL,
 ) -> Report:
     """Read and assess the recordings under some paths: traces, captures, log directories, and memory snapshots.
 
@@ -211,8 +223,7 @@ def load(  # noqa: PLR0913  # what is read, and how
             scheduler, such as ``tcp://host:8786``: its workers read all files. The report does not depend on it.
         limits: limits on the input, as a protection against malicious files; by default, those of the settings.
         within: folders in which experiments must lie; by default also beside a path.
-        in_detail: whether each recording has its tables, the trace of a step, and the origins and evidence of its
-            findings. If not, of many recordings only those have them that a page shows in detail: it takes less time.
+        details: which recordings have tables, the trace of a step, and the origins and evidence of their findings.
 
     Raises:
         ConfigError: the settings name an unknown rule or threshold.
@@ -236,9 +247,11 @@ def load(  # noqa: PLR0913  # what is read, and how
         return assess(judgements, found.source, health, chosen, used, ranks, with_outcomes=with_outcomes)
 
     def shown(judged: Sequence[JudgedFile]) -> frozenset[str]:
-        return ids_in_detail(assessed(judged, Health(), with_outcomes=False))
+        return (
+            ids_in_detail(assessed(judged, Health(), with_outcomes=False)) if details is Details.SHOWN else frozenset()
+        )
 
-    is_brief = not in_detail and len(files) >= MANY
+    is_brief = details is Details.NONE or (details is Details.SHOWN and len(files) >= MANY)
     outcomes = judge_files(files, chosen, progress, processes, limits, shown if is_brief else None)
     judged = [outcome for outcome in outcomes if isinstance(outcome, JudgedFile)]
     devices = {judgement.recording.device for file in judged for judgement in file.judgements}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import Distribution
@@ -66,7 +67,7 @@ class Making:
         self.folder.mkdir()
         self.read: set[str] = set()
 
-    def __call__(self, settings: Settings = api.DEFAULTS, *, cached: bool = True) -> Index:
+    def __call__(self, settings: Settings = api.DEFAULTS, *, cached: bool = True, has_pages: bool = True) -> Index:
         self.read = set()
         return make_index(
             [self._logs],
@@ -76,7 +77,7 @@ class Making:
             processes=1,
             progress=lambda origin, _done, _size: self.read.add(origin.run),
             cache=Cache(self.folder) if cached else None,
-            folder=self.out,
+            folder=self.out if has_pages else None,
         )
 
     def unpacked(self) -> list[str]:
@@ -109,6 +110,36 @@ def test_nothing_is_read_twice(making: Making) -> None:
     assert making() == first
     assert making.read == set()
     assert len(list((making.out / "runs").iterdir())) == 3
+
+
+def test_only_the_newest_of_many_runs_have_a_page(making: Making, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = {row.name: row.figures for row in making(cached=False).runs}
+    monkeypatch.setattr("traceadvisor.indexing.index.MOST_PAGES", 2)
+    made = making()
+    assert [(row.name, row.page is None) for row in made.runs] == [
+        ("newest", False),
+        ("middle", False),
+        ("oldest", True),
+    ]
+    assert {row.name: row.figures for row in made.runs} == figures
+    assert {path.name for path in (making.out / "runs").iterdir()} == {
+        Path(row.page or "").name for row in made.runs[:2]
+    }
+    assert b"Only the newest 2 runs have a page." in write(index_document(made))
+    assert making() == made
+    assert not making.read
+    shutil.rmtree(logs / "newest")
+    assert all((making.out / (row.page or "none")).is_file() for row in making().runs)
+    assert making.read == {"oldest"}
+
+
+def test_a_list_that_is_no_page_has_the_same_figures_and_keeps_them(making: Making) -> None:
+    whole = making(cached=False)
+    alone = making(has_pages=False)
+    assert [row.figures for row in alone.runs] == [row.figures for row in whole.runs]
+    assert not any(row.page for row in alone.runs)
+    assert making(has_pages=False) == alone
+    assert not making.read
 
 
 def test_what_other_packages_offer_is_looked_up_once_for_all_runs(

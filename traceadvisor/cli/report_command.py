@@ -157,7 +157,9 @@ def command(
                 settings=settings,
                 progress=progress,
                 processes=workers,
-                in_detail=bool(base) or save_steps or beside_plugin or not PAGES.issuperset(names),
+                details=api.Details.ALL
+                if base or save_steps or beside_plugin or not PAGES.issuperset(names)
+                else api.Details.SHOWN,
             )
         _write(result, output, names, FULL_FORMATS if full else FORMATS, explain_silence=explain_silence)
         folder = place_of(output, names, FORMATS)[0]

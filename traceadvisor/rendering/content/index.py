@@ -13,7 +13,7 @@ from traceadvisor.model.findings import RuleMeta
 from traceadvisor.model.index import SCHEMA, FirstFinding, Index, IndexedRun, RunFigures
 from traceadvisor.model.report import RecordedFinding, Report
 from traceadvisor.rendering.charts.run_trend import run_trend
-from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.content.report.document import report_headline
 from traceadvisor.rendering.content.report.health import is_damaged
 from traceadvisor.rendering.content.report.run_time import growth_sentence
 from traceadvisor.rendering.document.blocks import Block, Document, Figure, Figures, Prose, Section, Tone
@@ -50,7 +50,7 @@ LONGEST_NAME, LONGEST_RESULT = 60, 80
 
 def run_figures(report: Report) -> RunFigures:
     """Return the figures of a report that the row of its run shows."""
-    headline = report_document(report).headline
+    headline = report_headline(report)
     report = redacted(report)
     ranks = max((len(job.ranks) for job in report.jobs), default=1)
     if not report.recordings:
@@ -112,7 +112,7 @@ def index_document(index: Index) -> Document:
         headline=_headline(index),
         top=tuple(_top(index, programs)),
         sections=(
-            Section("Runs, newest first", (_run_table(index),), "runs"),
+            Section("Runs, newest first", (_run_table(index), *_without_page(index)), "runs"),
             *((Section("Step time from run to run", tuple(_trends(programs)), "trends"),) if programs else ()),
             *((Section("First findings", (table,), "findings"),) if (table := _finding_table(index)) else ()),
         ),
@@ -238,6 +238,15 @@ def _run_table(index: Index) -> Table:
         left_out=len(index.runs) - len(rows),
     )
     return with_columns(table, [place for place, _ in enumerate(_COLUMNS) if any(row[place].text for row in rows)])
+
+
+def _without_page(index: Index) -> Iterator[Prose]:
+    """A sentence on the runs that have no page, beside those that have one."""
+    count = sum(run.page is not None for run in index.runs)
+    if count and any(run.page is None and run.figures for run in index.runs):
+        yield Prose(
+            f"Only the newest {count:,} runs have a page. For another: `traceadvisor report` with its file or folder."
+        )
 
 
 def _row(run: IndexedRun) -> tuple[Cell, ...]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from traceadvisor.rendering.document.blocks import Code, Document
+from traceadvisor.rendering.document.blocks import Code
+
+T = TypeVar("T")
 
 GPU = "GPU"
 _GPU = re.compile(r"\b([Aa] )?GPU(s?)\b")
 _SPOKEN_WITH_A_VOWEL = "AEFHILMNORSX"
 
 
-def with_device_word(document: Document, device: str) -> Document:
-    """Return the document with another word for a GPU in all texts but code."""
+def with_device_word(document: T, device: str) -> T:
+    """Return the document, or a text of it, with another word for a GPU in all texts but code."""
+    if device == GPU:
+        return document
 
     def word(found: re.Match[str]) -> str:
         article, plural = found[1] or "", found[2]
@@ -24,7 +28,7 @@ def with_device_word(document: Document, device: str) -> Document:
         is_first = not found.start() and not article
         return f"{article}{device[0].upper() if is_first else device[0]}{device[1:]}{plural}"
 
-    changed: Document = reworded(document, lambda text: _GPU.sub(word, text) if GPU in text else text)
+    changed: T = reworded(document, lambda text: _GPU.sub(word, text) if GPU in text else text)
     return changed
 
 

@@ -69,14 +69,29 @@ BYTES_OF_ONE, BYTES_OF_TEN = 6_000, 12_000
 """Longest comment on one recording, and on ten or more; a longer one is not read. In between it grows evenly."""
 
 
+def report_headline(report: Report) -> str:
+    """The headline of the document on a report."""
+    if report.memory and not report.recordings:
+        return report_document(report).headline
+    report = _as_shown(report)
+    return with_device_word(verdict(report), _device_word(report))
+
+
+@lru_cache(maxsize=1)
+def _as_shown(report: Report) -> Report:
+    """The report after redaction. Recordings have titles instead of ids."""
+    whole = redacted(report)
+    shown = _with_whole_changes(shortened(whole, LONGEST_TEXT), whole)
+    return with_titles(shown, titles(shown.recordings))
+
+
 @lru_cache(maxsize=1)
 def report_document(report: Report) -> Document:
-    """The document on a report, after redaction; kept for several formats. Recordings have titles instead of ids."""
+    """The document on a report; kept for several formats."""
     whole = redacted(report)
     if report.memory and not report.recordings:
         return memory_document(shortened(whole, LONGEST_TEXT))
-    report = _with_whole_changes(shortened(whole, LONGEST_TEXT), whole)
-    report = with_titles(report, titles(report.recordings))
+    report = _as_shown(report)
     drawn = drawn_recordings(report)
     rules = explained_rules(whole)
     health = health_fold(report)
@@ -114,8 +129,7 @@ def report_document(report: Report) -> Document:
         most_bytes=most_bytes(len(report.recordings)),
         last_form=f"{_counts(report)}. The full report has the rest.",
     )
-    word = _device_word(report)
-    return document if word == GPU else with_device_word(document, word)
+    return with_device_word(document, _device_word(report))
 
 
 def _device_word(report: Report) -> str:
