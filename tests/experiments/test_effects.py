@@ -139,6 +139,13 @@ def test_a_setting_that_the_script_has_already_is_no_change(tmp_path: Path, name
 SIZE = 7
 
 
+def test_a_fix_with_the_workers_of_the_script_is_no_change(tmp_path: Path) -> None:
+    """As that of `persistent_workers`, which names their number, too, and acts where an epoch ends."""
+    fix = Change("FIX", {"num_workers": 0, "persistent_workers": True})
+    rows = measured(plan_in(tmp_path, changes=(fix,)), Training().epoch)
+    assert _left_out(rows) == {"FIX": "the script has these settings already"}
+
+
 def test_a_fix_counts_if_one_of_its_settings_changes_something(tmp_path: Path) -> None:
     training = Training()
     fix = Change("FIX", {"set_to_none": True, "fused": True})

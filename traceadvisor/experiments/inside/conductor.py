@@ -477,6 +477,6 @@ class _Trial:
         if reason or experiment.axis or not experiment.arms[arm]:  # an axis has own values, too; env: is set outside
             return reason
         own = own_settings(blocks.loader) | experiment.base.document()
-        flags = {name: value for name, value in experiment.arms[arm].values if isinstance(value, bool)}
-        acting = experiment.arms[arm].without(*(name for name, value in flags.items() if own.get(name) == value))
+        values = dict(experiment.arms[arm].values)
+        acting = experiment.arms[arm].without(*(name for name, value in values.items() if own.get(name) == value))
         return switches.idle(acting, self._now, self._own) if acting else "the script has these settings already"
