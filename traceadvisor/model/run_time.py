@@ -55,6 +55,9 @@ class RunCause(Enum):
     SET_UP = "set_up"
     """Other code before the first step."""
 
+    FIRST_STEP = "first_step"
+    """Other code in the first step, which takes longer than usual: caches are empty, and memory is new."""
+
     DEVICE_START = "device_start"
     WORKER_START = "worker_start"
     """Starting loops over data loaders, and the processes of their workers."""

@@ -215,6 +215,18 @@ def test_slow_steps_are_a_part_of_the_run_with_causes() -> None:
     assert lines == {RunCause.IMPORTS: 2, RunCause.SET_UP: 3}
 
 
+def test_a_first_step_that_takes_longer_is_no_code_before_it() -> None:
+    runs = Runs(start_ms=100)
+    for _ in range(5):
+        runs.before(line(3), 20)
+    runs.step([(line(14), 400)])
+    for _ in range(60):
+        runs.step(USUAL)
+    found = time_of(runs.run())
+    shares = {one.cause: one.total_ns / found.parts_ns[RunPart.START_UP] for one in found.causes}
+    assert shares == {RunCause.FIRST_STEP: pytest.approx(0.8), RunCause.SET_UP: pytest.approx(0.2)}
+
+
 def test_samples_of_a_small_part_of_the_start_tell_no_more_than_that_part() -> None:
     runs = Runs(start_ms=5_000)
     for _ in range(10):

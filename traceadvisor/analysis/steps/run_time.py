@@ -52,8 +52,8 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     left_out |= set() if any(step.loader_start_ns is not None for step in rows.steps) else {RunPart.EPOCH_STARTS}
     left_out |= {part for part in (RunPart.PAUSED, RunPart.SLOW) if not parts[part]}
     kept = {part: ns for part, ns in parts.items() if part not in left_out}
-    first_end_ns = int(rows.end_ns[0])
-    start_causes = _start_causes(first_end_ns, parts[RunPart.START_UP], sampled)
+    first = int(rows.start_ns[0]), int(rows.end_ns[0])
+    start_causes = _start_causes(first, parts[RunPart.START_UP], sampled)
     end_causes = _end_causes(int(rows.end_ns[-1]), kept.get(RunPart.AFTER, 0), sampled)
     saving = _saving(kept.get(RunPart.CHECKPOINTS, 0), sampled)
     causes = (*start_causes, *_slow_causes(pieces, slow), *saving, *end_causes)
@@ -150,12 +150,18 @@ LEAST_SAMPLED = 0.5
 from its first optimizer on: what it does before, such as to import torch, no sample tells."""
 
 
-def _start_causes(first_end_ns: int, total_ns: int, sampled: SampledSteps | None) -> Iterator[CauseTime]:
-    """Start-up by cause, from samples before the end of the first step: their shares of it, or of its sampled part."""
+def _start_causes(first: tuple[int, int], total_ns: int, sampled: SampledSteps | None) -> Iterator[CauseTime]:
+    """Start-up by cause, from samples before the end of the first step: their shares of it, or of its sampled part.
+
+    ``first``: start and end of the first step.
+    """
     if sampled is not None:
-        before = sampled.at_ns < first_end_ns
+        before = sampled.at_ns < first[1]
+        in_step = before & (sampled.at_ns >= first[0])
         doing = {cause: before & sampled.doing(cause) for cause in RunCause}
-        doing[RunCause.SET_UP] |= before & (sampled.doing(None) | sampled.doing(RunCause.EVALUATION))
+        other = sampled.doing(None) | doing[RunCause.EVALUATION]
+        doing[RunCause.SET_UP] |= before & ~in_step & other
+        doing[RunCause.FIRST_STEP] |= in_step & other
         doing[RunCause.EVALUATION] &= False
         yield from _sampled_causes(RunPart.START_UP, RunCause.SET_UP, total_ns, sampled, doing)
 

@@ -50,6 +50,7 @@ RUN_CAUSE = {
     RunCause.IMPORTS: "imports",
     RunCause.DOWNLOADS: "downloads",
     RunCause.SET_UP: "other set-up",
+    RunCause.FIRST_STEP: "the first step",
     RunCause.DEVICE_START: "start of the device",
     RunCause.WORKER_START: "start of the data loader",
     RunCause.LOADER: "waiting for a batch",
