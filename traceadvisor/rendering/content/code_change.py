@@ -43,7 +43,7 @@ OUTCOMES = {
     PatchOutcome.SLOWER: "slower, shown",
     PatchOutcome.LOSS_DIFFERS: "the loss differs",
     PatchOutcome.FAILED: "the script fails with it",
-    PatchOutcome.NOT_IN_FORCE: "the changed code did not run: the script loads these files from another place",
+    PatchOutcome.NOT_IN_FORCE: "the changed code did not run: the script does not load these files",
     PatchOutcome.NOT_RUN: "it was not run",
     PatchOutcome.NO_WINNER: "no fix was shown to be faster",
     PatchOutcome.NOTHING_TO_WRITE: "no line could be changed safely",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from traceadvisor.model.experiment import AxisResult, ExperimentResult, MeasuredArm, MeasuredFix, MeasuredRatio, Section
+from traceadvisor.model.patch import PatchOutcome
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
@@ -102,7 +103,10 @@ def headline(result: ExperimentResult) -> str:
     if result.recommended:
         return f"{settings_words(result.recommended)}: faster, shown"
     if not any(section.base_step_ns for section in result.sections):
-        return "Nothing was measured"
+        is_loaded = result.code is None or result.code.outcome is not PatchOutcome.NOT_IN_FORCE
+        return (
+            "Nothing was measured" if is_loaded else "Nothing was measured: the script does not load the changed files"
+        )
     sections = [one for one in result.sections if not one.base] or result.sections
     arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
     by_cpu = (said for arm in arms if result.is_busy and (said := _by_cpu(arm)))
