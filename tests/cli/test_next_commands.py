@@ -122,6 +122,12 @@ def test_only_arms_without_a_turn_are_measured_longer(
     assert _after(finished(SWITCHES, {"fused=True": 1.0})[:-1], **sweep)[-1] == longer
 
 
+def test_what_says_itself_what_to_do_has_no_command_beside_it() -> None:
+    outcome = Outcome([facts()], "The time was too short: use --minutes 20 or more.", interrupted=False, processes=1)
+    result = result_of(plan_in(Path("runs/a")), outcome, Surroundings("sweep"))
+    assert after_experiment(result, Path("runs/a"), 3.0) == ()
+
+
 def test_a_hostile_command_is_not_pasted() -> None:
     lines = [line.text for line in next_commands(hostile(captured()))]
     assert all(line.isprintable() for line in lines)

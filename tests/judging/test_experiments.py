@@ -83,6 +83,7 @@ def test_each_format_shows_what_was_measured_for_a_finding(tmp_path: Path) -> No
     html = page(report).decode()
     assert f"Measured</a>: {words}, with num_workers=4" in html
     assert html.count('id="measured-1"') == 1
+    assert html.index("Measured by try</a>: ") < html.index('id="finding-1"')
     assert "Samples per second with each setting" in html
     assert f"Measured: {words}" in markdown(report).decode()
     assert any(words in line.text for line in summary(report))

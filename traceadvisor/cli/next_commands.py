@@ -54,7 +54,9 @@ def after_experiment(result: ExperimentResult, folder: Path, minutes: float) -> 
         return command_lines([(capture, "after the change above: record again")]) if text else ()
     arms = [arm.measured for one in result.sections for arm in one.arms if arm.measured]
     is_open = any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
-    if not (is_open or result.is_short_of_time or result.problem):
+    if result.problem:  # it says what to do
+        return ()
+    if not (is_open or result.is_short_of_time):
         return () if result.left_out else (NOTHING_LEFT,)  # the result names the command for each
     given = sys.argv[1:]
     options, script = [one for one in given[: -len(words)] if one != "--"], given[-len(words) :]

@@ -83,6 +83,12 @@ def measured_fold(result: ExperimentResult, number: int) -> Fold:
     )
 
 
+def measured_line(result: ExperimentResult) -> Prose:
+    """The newest result in a line of the report's first screen."""
+    result = cleaned(result)
+    return Prose((Span(f"Measured by {result.kind}", href="#measured-1"), f": {headline(result)}."), Tone.GAIN, SUMMARY)
+
+
 def _top(result: ExperimentResult) -> Iterator[Block]:
     yield Prose(scope(result), Tone.SCOPE, SUMMARY)
     yield from (Prose(sentence, Tone.NOTICE, SUMMARY) for sentence in busy_sentences(result))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from traceadvisor.frozen import replace
 from traceadvisor.model.findings import Fix, Method
 from traceadvisor.model.report import SCHEMA, RankedFinding, RecordedFinding, Recording, Report
-from traceadvisor.rendering.content.experiment.document import measured_fold
+from traceadvisor.rendering.content.experiment.document import measured_fold, measured_line
 from traceadvisor.rendering.content.memory.advice import ran_out_blocks
 from traceadvisor.rendering.content.memory.document import memory_document, memory_folds
 from traceadvisor.rendering.content.report.compared import comparison_table
@@ -176,6 +176,7 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield first_action(report)
         if quoted := first_line(report):
             yield quoted
+        yield from map(measured_line, report.experiments[-1:])
     elif report.recordings:
         yield Prose(nothing_found(report), Tone.ACTION, SUMMARY)
     yield from _open_line(report)
