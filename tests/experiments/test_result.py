@@ -190,7 +190,10 @@ def test_changed_code_in_processes_of_its_own_keeps_the_load_under_which_it_was_
 
 
 def test_the_cpu_time_of_the_training_tells_nothing_of_work_that_moves_into_workers() -> None:
-    assert "CPU time" not in "\n".join(_lines(_beside_others(0.6, "num_workers")))
+    words = "\n".join(_lines(_beside_others(0.6, "num_workers")))
+    assert "CPU time" not in words
+    assert "More workers also take cores from the other programs" in words
+    assert "More workers" not in "\n".join(_lines(_beside_others(0.6)))
 
 
 OWN_THREE = {"num_workers": 3, "batch_size": 16}

@@ -254,12 +254,17 @@ def other_step(result: ExperimentResult) -> Iterator[str]:
         )
 
 
+MORE_WORKERS = "More workers also take cores from the other programs: on an idle machine, expect a smaller gain."
+
+
 def busy_sentences(result: ExperimentResult) -> Iterator[str]:
     """Sentences if other programs used the CPU: how much, and where its time in the training process tells more."""
     if not result.is_busy or result.others_cpu_share is None:
         return
     share = whole_percent(result.others_cpu_share)
     yield f"Other programs used {share} of the CPU. They hide small changes: repeat on an idle machine."
+    if any(arm.settings.get("num_workers") for one in result.sections for arm in one.arms):
+        yield MORE_WORKERS
     found = [said for one in result.sections for arm in one.arms if (said := _by_cpu(arm))]
     above = headline(result)
     yield from (*(f"{said}." for said in found if said not in above), *([CPU_TIME_IS] if found else ()))
