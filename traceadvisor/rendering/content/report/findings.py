@@ -218,7 +218,7 @@ class _Saving:
         saving, alone = self.saving, self.ranked.finding.saving
         is_range = saving.method is not Method.BOUND and not saving.is_of_place
         if is_range and duration(saving.low_ns) != duration(saving.high_ns):
-            too_wide = ", too wide for a prediction" if saving.is_limit else ""
+            too_wide = ": wide, so measure the change" if saving.is_limit else ""
             yield Prose(f"Range: {range_words(saving.low_ns, saving.high_ns)}{too_wide}.", detail=SUMMARY)
         if alone.high_ns:
             yield Prose(_method(alone), Tone.QUIET, SUMMARY)
