@@ -46,7 +46,7 @@ def _recording(folder: Path, name: str, *, day: int = 0, step_us: int = 100) -> 
     for number in range(4):
         start = number * step_us
         builder.step(number, start, start + step_us)
-        builder.launch(start, start + 1, kernel=(start + 2, start + step_us // 2))
+        builder.op("aten::mm", start, start + 2).launch(start, start + 1, kernel=(start + 2, start + step_us // 2))
     (folder / name).mkdir(parents=True, exist_ok=True)
     return builder.write(folder / name / f"host_1.{FIRST_MS + day * DAY_MS}.pt.trace.json")
 

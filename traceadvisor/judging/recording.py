@@ -111,6 +111,7 @@ def without_tables(facts: Facts, *, in_detail: bool) -> Recording:
         timeline=step_timeline(facts.observation, facts.partition, step) if step and in_detail else None,
         kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS] if in_detail else (),
         operators=(),
+        has_operators=bool(facts.steps.typical_marks.contains(facts.tree.start_ns).any()),
         loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
         captured=replace(facts.captured, stacks=None, loader_stacks=None) if facts.captured else None,
         run_lines=facts.run.lines,
@@ -218,7 +219,7 @@ class Description:
             in_detail: whether to make what a page shows of few recordings: tables, a trace, origins and evidence.
         """
         self._facts, self._aside, self._in_detail = facts, aside, in_detail
-        self._begun = aside.begin(_MakeTables(facts)) if aside else 0
+        self._begun = aside.begin(_MakeTables(facts)) if aside and in_detail else 0
 
     def with_findings(self, rows: Sequence[RecordedFinding]) -> tuple[Recording, tuple[RecordedFinding, ...]]:
         """The recording as the report shows it, and its findings, each with the origins of the time that it claims."""

@@ -29,7 +29,7 @@ from traceadvisor.model.findings import (
 )
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.job import Job
-from traceadvisor.model.json_hints import MaybeNan
+from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.loader_time import LoaderTime
 from traceadvisor.model.location import Location
 from traceadvisor.model.memory_figures import OperatorMemory, SnapshotFigures
@@ -279,6 +279,9 @@ class Recording:
 
     loader_kinds: tuple[str, ...]
     """Class names of the data loader iterators."""
+
+    has_operators: bool = field(default=False, metadata=NOT_IN_JSON)
+    """Whether operators were recorded in typical steps, where their table may be left out."""
 
     modules: tuple[ModuleRow, ...] = ()
     """The tree of modules with the most CPU time; empty where calls of modules were not recorded."""

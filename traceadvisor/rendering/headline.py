@@ -331,7 +331,7 @@ def lost_share(recording: Recording) -> float:
 
 def _loss(recording: Recording, mean: MeanBreakdown, category: Category) -> str:
     """The sentence on time without compute."""
-    is_seen = category is not Category.IDLE_HOST or recording.operators
+    is_seen = category is not Category.IDLE_HOST or recording.has_operators or recording.operators
     sentence = LOST_ON_DEVICE[category] if is_seen else IDLE_FOR_UNKNOWN
     return sentence.format(part=_part_of(_whole(recording), mean, category))
 
