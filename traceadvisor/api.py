@@ -239,11 +239,11 @@ def load(  # noqa: PLR0913  # what is read, and how
     chosen = catalogue.chosen(settings)
     files = _named(origins)
     processes = paying_processes(files) if processes is None else processes
-    used = catalogue.used(settings)
 
     def assessed(judged: Sequence[JudgedFile], health: Health, *, with_outcomes: bool = True) -> Report:
         judgements = [judgement for file in judged for judgement in file.judgements]
         ranks = [rank for file in judged for rank in file.ranks]
+        used = catalogue.used(settings)
         return assess(judgements, found.source, health, chosen, used, ranks, with_outcomes=with_outcomes)
 
     def shown(judged: Sequence[JudgedFile]) -> frozenset[str]:

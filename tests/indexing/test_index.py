@@ -125,7 +125,7 @@ def test_only_the_newest_of_many_runs_have_a_page(making: Making, logs: Path, mo
     assert {path.name for path in (making.out / "runs").iterdir()} == {
         Path(row.page or "").name for row in made.runs[:2]
     }
-    assert b"Only the newest 2 runs have a page." in write(index_document(made))
+    assert b"2 runs have a page, those with the newest files." in write(index_document(made))
     assert making() == made
     assert not making.read
     shutil.rmtree(logs / "newest")

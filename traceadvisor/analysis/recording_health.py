@@ -92,7 +92,7 @@ OR_BUSY = "Or the busy machine made them longer: first repeat on an idle one."
 WAITING_THREADS = (
     " Or capture with OMP_NUM_THREADS={1}: the {0} threads of an operator wait for one another where they lack cores, "
     "and its share of the step grows. With this load, {1} may also train faster: "
-    "`traceadvisor sweep --processes --set env:OMP_NUM_THREADS={1},{0}` measures it."
+    "`traceadvisor sweep --processes --set env:OMP_NUM_THREADS={1},{0} -- train.py` measures it."
 )
 """Beside another training, operators with two threads for one free core took ten times as long."""
 

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Unpack, assert_never
 
@@ -150,17 +151,11 @@ def command(
                 paths, runs, output, names, settings=settings, selection=selection, processes=workers, cached=cached
             )
             return
+        is_whole = base or save_steps or beside_plugin or not PAGES.issuperset(names)
+        details = api.Details.ALL if is_whole else api.Details.SHOWN
+        load = partial(api.load, *paths, selection=selection, settings=settings, processes=workers, details=details)
         with reading_progress() as progress:
-            result = api.load(
-                *paths,
-                selection=selection,
-                settings=settings,
-                progress=progress,
-                processes=workers,
-                details=api.Details.ALL
-                if base or save_steps or beside_plugin or not PAGES.issuperset(names)
-                else api.Details.SHOWN,
-            )
+            result = load(progress=progress)
         _write(result, output, names, FULL_FORMATS if full else FORMATS, explain_silence=explain_silence)
         folder = place_of(output, names, FORMATS)[0]
         if save_steps:

@@ -186,7 +186,7 @@ def ledger(
         if arm is None and not is_whole:
             continue
         reasons = [unavailable[name] for name in one.settings if name in unavailable]
-        problem = arm.problem if arm else (reasons[0] if reasons else why_not)
+        problem = next(iter(reasons), arm.problem if arm else why_not) if arm is None or arm.problem else None
         rows.append(
             LedgerRow(
                 fix=one.fix,

@@ -121,7 +121,7 @@ class Interleaved:
                 self._journal.add(Failed(experiment.name, arm, _reason(rows, code)))
             if arm in (AS_IT_IS, SAME_AGAIN):
                 if not code and facts_of(rows):
-                    return "With its own settings, the script ended before it was measured."
+                    return "With its own settings, the script ended before it was measured: train for more steps."
                 return f"The script failed with its own settings: {_reason(rows, code)}."
         self._journal.add(_merged(experiment.name, found))
         return None

@@ -103,7 +103,7 @@ class Cache:
         self._unchecked_bytes = most_bytes
 
     def holds(self, key: str) -> bool:
-        """Whether there is a page; it then counts as looked at."""
+        """Whether there is an entry; it then counts as looked at."""
         with suppress(OSError):
             os.utime(self._path(key, "told"))
             os.utime(self._path(key, "page"))
@@ -128,14 +128,14 @@ class Cache:
         return told if isinstance(told, dict) else {}
 
     def put(self, key: str, page: bytes, told: dict[str, Any]) -> None:
-        """Keep a page, and drop the oldest ones."""
+        """Keep a page, empty for a run without one, and drop the oldest ones."""
         self._write(key, "page", gzip.compress(page, 1))
         self._write(key, "told", msgspec.json.encode(told))
         if self._unchecked_bytes > self._most_bytes // 16:  # looking at all entries takes time
             self._shrink(keep=key)
 
     def key_of(self, signature: str) -> str | None:
-        """The key of what was made before, if its page is still there."""
+        """The key of what was made before, if its entry is still there."""
         key = (self._read(signature, "key") or b"").decode("ascii", errors="replace")
         if not _NAME.match(key) or not self.holds(key):
             return None

@@ -191,9 +191,8 @@ def _tell(progress: Progress, runs: Sequence[Run], sizes: Sequence[int], place: 
 
 def _row(run: Run, made: _Made, reader: RunReader, folder: Path | None) -> IndexedRun | None:
     """The row of a run, whose report is then written; None if the cache has lost it."""
-    name = None
-    if run.id in reader.pages:
-        name = f"{PAGES}/{_UNUSUAL.sub('-', run.name)[-LONGEST_NAME:].strip('-.')}-{made.key[:12]}.html"
+    stem = f"{_UNUSUAL.sub('-', run.name)[-LONGEST_NAME:].strip('-.')}-{made.key[:12]}"
+    name = f"{PAGES}/{stem}.html" if run.id in reader.pages else None
     if folder and name and not (folder / name).exists():
         page = reader.page(made)
         if page is None:

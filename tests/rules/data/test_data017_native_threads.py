@@ -115,6 +115,13 @@ def test_tokenising_is_done_once(tmp_path: Path) -> None:
     assert evidence(found, "share of a batch waiting for these threads") == pytest.approx(0.98)
 
 
+def test_beside_free_cores_workers_are_proposed_for_a_small_share_too(tmp_path: Path) -> None:
+    batch = TimedBatch(None, 10**18, 9 * MS, 5 * MS, 0, 0, 0, 35 * MS, 30 * MS)
+    captured = _captured_on_two_cores(tmp_path, "tokenizers", batch, 91_000).with_settings(cpu_count=16)
+    assert captured.facts().worker_curve.cost.has_threads  # type: ignore[union-attr]  # it is timed
+    assert captured.finding(SynchronousLoader()).fix.settings["num_workers"] == 1
+
+
 def test_threads_that_sleep_between_two_calls_do_work_that_a_worker_has_no_core_for(tmp_path: Path) -> None:
     """`../shared/reports/tokenise_in_collate` on two cores: one worker with one thread took 30% longer."""
     samples = Samples().add(30, *MAKING, SampledFrame("encode_batch"), is_fetching=True, is_beside=True).build()

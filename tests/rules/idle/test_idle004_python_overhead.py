@@ -660,7 +660,7 @@ def test_whole_tensors_replace_loops_only_where_these_take_the_time(
     assert found.rule.title == PythonOverhead.meta.title
 
 
-OF_PLACES = (OF_NEEDED.format("Call max"), OF_LISTS.format("Call tensor"), OF_LISTS.format("Call asanyarray"))
+OF_PLACES = (OF_NEEDED.format("Call max"), OF_LISTS.format("tensor"), OF_LISTS.format("asanyarray"))
 """Remedies of which the recording does not show whether they give the same."""
 
 

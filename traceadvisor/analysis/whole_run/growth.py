@@ -189,11 +189,10 @@ def _found(run: Run, series: _Series, line: _Growing | None, *, of_cpu: bool) ->
 
 
 def _least_growth(trend: Slope, line: _Growing | None) -> float:
-    if line is None or line.is_alike:
-        return LEAST_GROWTH_ALONE
-    if line.is_alone:
+    if line and line.is_alone:
         return LEAST_GROWTH
-    return LEAST_GROWTH_STEADY if trend.rising >= STEADY_RISE else LEAST_GROWTH_ALONE
+    is_steady = line is not None and not line.is_alike and trend.rising >= STEADY_RISE
+    return LEAST_GROWTH_STEADY if is_steady else LEAST_GROWTH_ALONE
 
 
 @frozen

@@ -113,7 +113,7 @@ class Tab(base_plugin.TBPlugin):
     def _page(self, request: Request) -> Response:
         """A page that was made, with its own policy. It is meant for a sandboxed frame, and anything else saves it."""
         page = self._reports().cache.page(request.args.get("key", ""))
-        if page is None:
+        if not page:
             return _answer(request, "This report is gone. Choose the run again.", "text/plain", 404)
         text = _in_theme(page.decode(), request.args.get("theme", ""))
         policy = _POLICY.search(text)

@@ -245,7 +245,7 @@ def _without_page(index: Index) -> Iterator[Prose]:
     count = sum(run.page is not None for run in index.runs)
     if count and any(run.page is None and run.figures for run in index.runs):
         yield Prose(
-            f"Only the newest {count:,} runs have a page. For another: `traceadvisor report` with its file or folder."
+            f"{count:,} runs have a page, those with the newest files. `traceadvisor report` makes that of another."
         )
 
 

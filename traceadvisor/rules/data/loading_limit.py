@@ -239,10 +239,11 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: C901, PLR0911, PLR0912  # one
     point = curve.best()
     if point.workers > workers and point.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns:
         proposal = _proposal(facts, loading, curve, point)
-        least_ns = proposal.saving.low_ns if curve.cost.has_threads else proposal.saving.expected_ns
-        if least_ns >= NO_GAIN_SHARE * (facts.step_ns or 0.0):
+        saving, least_ns = proposal.saving, NO_GAIN_SHARE * (facts.step_ns or 0.0)
+        is_sure = not curve.cost.has_threads or _has_room(curve, point)
+        if (saving.expected_ns if is_sure else saving.low_ns) >= least_ns:
             return LoadingLimit(Limit.WORKERS, proposal)
-        if not computes:  # the simulation also counts the time to take a batch
+        if saving.expected_ns < least_ns and not computes:  # the simulation also counts the time to take a batch
             return LoadingLimit(Limit.NOTHING)
     if loading.is_beside_others and (crowded := _without_others(facts, loading, curve)):
         return LoadingLimit(Limit.WORKERS, crowded)
@@ -347,13 +348,18 @@ def _is_late_while_received(facts: Facts) -> bool:
     return loading.handover_ns < MOSTLY * loading.loader_ns
 
 
+def _has_room(curve: WorkerCurve, point: Point) -> bool:
+    """Whether each worker has a core beside the training."""
+    return curve.loop.cores is None or curve.loop.cores >= curve.loop.training_cores + point.workers
+
+
 def _threads_limit(facts: Facts, loading: Loading, curve: WorkerCurve) -> LoadingLimit:
     """The limit where other threads of the loading process take a notable part of its CPU time.
 
     How much of that is busy waiting is unknown. If all of it were, workers with one thread each would gain most. Of
     libraries whose threads sleep between two calls it is work, for which no core is free.
     """
-    if BLOCKING_POOLS.intersection(facts.settings.thread_pools):
+    if BLOCKING_POOLS.intersection(facts.settings.thread_pools) and not _has_room(curve, curve.best()):
         return LoadingLimit(Limit.THREADS)
     most = WorkerCurve(curve.cost.single_threaded(), curve.loop)
     point = most.best()
@@ -507,10 +513,10 @@ def one_thread(facts: Facts) -> str:
 def with_cores(loading: Loading, curve: WorkerCurve, *, beside_others: bool) -> WorkerCurve:
     """Return the curve with the cores that other programs leave, or with all of them.
 
-    Without a GPU, workers and other programs delay the rest of the step: alone it takes as long as its CPU time.
+    Without a GPU, workers and other programs on full cores delay the rest of the step: alone, it is its CPU time.
     """
     loop = replace(curve.loop, cores=loading.cores(beside_others=beside_others))
-    if loading.workers and not loading.has_device:
+    if loading.workers and not loading.has_device and loading.cores_are_full:  # else it waits for something else
         training = loop.training_cores
         loop = replace(loop, rest_ns=loop.rest_ns * min(training, 1.0), training_cores=max(training, 1.0))
     return replace(curve, loop=loop)
@@ -584,7 +590,7 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         made_ns = (loading.loader_ns - left_ns) / point.workers
         most_ns = max(loading.step_ns - max(loading.rest_ns + left_ns, made_ns), 0.0)
         saving = Estimate.bound(min(saving.high_ns, simulated.high_ns, most_ns), of_the_fix(NO_FREE_CORE))
-    alone = _alone(loading, curve, point.workers)
+    alone = _alone(loading, curve, point.workers) if loading.is_beside_others or not loading.workers else None
     return Proposal(point, fix, saving, alone[1] if alone else None)
 
 
@@ -687,4 +693,5 @@ def beside_others(facts: Facts, alone_ns: float | None) -> tuple[str, ...]:
         return ()
     used = f"{loading.others_cores:.1f} of {loading.host_cores} CPU cores"
     alone = "larger" if alone_ns is None else f"about {alone_ns / max(loading.step_ns, 1.0):.0%} of the step"
-    return (f"Other programs kept {used} busy. Without them the saving is {alone}.",)
+    says = "" if alone_ns is None and loading.workers else f" Without them the saving is {alone}."
+    return (f"Other programs kept {used} busy.{says}",)

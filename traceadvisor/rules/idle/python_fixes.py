@@ -35,9 +35,9 @@ _READS_LISTS = re.compile(r"<built-in method (?:as_)?tensor of type\b.*>|<built-
 """Functions of torch and NumPy that read the values of a list one by one."""
 
 OF_LISTS = (
-    "{} with one array or tensor: it reads a list value by value. Join a list of arrays first (np.stack, torch.stack), "
+    "If the argument of {} is a list, it is read value by value: join a list of arrays first (np.stack, torch.stack), "
     "and keep numbers in an array instead of a list. If the model is not needed for it, do it ahead in the loader's "
-    "workers"
+    "workers. Otherwise only faster code saves time"
 )
 """Source: ``torch/csrc/utils/tensor_new.cpp``, which warns of lists of arrays."""
 
@@ -116,7 +116,7 @@ def fix_words(
         return OF_ELEMENTS.format(called(sites)), True
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
     if frame and _READS_LISTS.match(sites[0].callee or ""):
-        return OF_LISTS.format(called(sites)), True
+        return OF_LISTS.format(frame.function), True
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
     is_looped = _is_looped(facts, lost)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredArm, MeasuredRatio
 from traceadvisor.model.experiment import Section as MeasuredSection
+from traceadvisor.model.patch import PatchOutcome
 from traceadvisor.model.report import SCHEMA as REPORT_SCHEMA
 from traceadvisor.rendering.content.code_change import code_sentences
 from traceadvisor.rendering.content.experiment.chart import rates_chart
@@ -86,7 +87,9 @@ def measured_fold(result: ExperimentResult, number: int) -> Fold:
 def measured_line(result: ExperimentResult) -> Prose:
     """The newest result in a line of the report's first screen."""
     result = cleaned(result)
-    return Prose((Span(f"Measured by {result.kind}", href="#measured-1"), f": {headline(result)}."), Tone.GAIN, SUMMARY)
+    is_faster = result.recommended or (result.code and result.code.outcome is PatchOutcome.FASTER)
+    tone = Tone.GAIN if is_faster else Tone.SCOPE
+    return Prose((Span(f"Measured by {result.kind}", href="#measured-1"), f": {headline(result)}."), tone, SUMMARY)
 
 
 def _top(result: ExperimentResult) -> Iterator[Block]:

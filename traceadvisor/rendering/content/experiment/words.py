@@ -254,7 +254,12 @@ def other_step(result: ExperimentResult) -> Iterator[str]:
         )
 
 
-MORE_WORKERS = "More workers also take cores from the other programs: on an idle machine, expect a smaller gain."
+MORE_WORKERS = "More workers also take cores from the other programs: on an idle machine, the gain may be smaller."
+
+
+def _has_more_workers(arm: MeasuredArm, result: ExperimentResult) -> bool:
+    workers, own = (values.get("num_workers", 0) for values in (arm.settings, result.own_settings))
+    return isinstance(workers, int) and isinstance(own, int) and workers > own
 
 
 def busy_sentences(result: ExperimentResult) -> Iterator[str]:
@@ -263,7 +268,7 @@ def busy_sentences(result: ExperimentResult) -> Iterator[str]:
         return
     share = whole_percent(result.others_cpu_share)
     yield f"Other programs used {share} of the CPU. They hide small changes: repeat on an idle machine."
-    if any(arm.settings.get("num_workers") for one in result.sections for arm in one.arms):
+    if any(_has_more_workers(arm, result) for one in result.sections for arm in one.arms):
         yield MORE_WORKERS
     found = [said for one in result.sections for arm in one.arms if (said := _by_cpu(arm))]
     above = headline(result)

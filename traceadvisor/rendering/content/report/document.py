@@ -176,9 +176,9 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield first_action(report)
         if quoted := first_line(report):
             yield quoted
-        yield from map(measured_line, report.experiments[-1:])
     elif report.recordings:
         yield Prose(nothing_found(report), Tone.ACTION, SUMMARY)
+    yield from map(measured_line, report.experiments[-1:])
     yield from _open_line(report)
     if figures := top_figures(report):
         yield Figures(figures, SUMMARY)
