@@ -122,6 +122,14 @@ def test_beside_free_cores_workers_are_proposed_for_a_small_share_too(tmp_path: 
     assert captured.finding(SynchronousLoader()).fix.settings["num_workers"] == 1
 
 
+@pytest.mark.parametrize(("cores", "found"), [(1.5, True), (1.98, False)])
+def test_a_training_that_uses_all_cores_leaves_none_for_a_worker(cores: float, tmp_path: Path, *, found: bool) -> None:
+    """As one whose operators have two threads, on two cores: with one worker, its steps took 25% longer."""
+    batch = TimedBatch(None, 10**18, 22 * MS, 20 * MS, 0, 0, 0, 43 * MS, 20 * MS)
+    captured = _captured_on_two_cores(tmp_path, "", batch, 24_000).with_processes(mean_cpu_cores=cores)
+    assert captured.is_found(SynchronousLoader()) is found
+
+
 def test_threads_that_sleep_between_two_calls_do_work_that_a_worker_has_no_core_for(tmp_path: Path) -> None:
     """`../shared/reports/tokenise_in_collate` on two cores: one worker with one thread took 30% longer."""
     samples = Samples().add(30, *MAKING, SampledFrame("encode_batch"), is_fetching=True, is_beside=True).build()
