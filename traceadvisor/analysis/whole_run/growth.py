@@ -40,10 +40,10 @@ LEAST_GROWTH_ALONE = 0.8
 """The same without such a change, as where the only line of the loop grows: a busy machine may come close to it."""
 
 LEAST_GROWTH_STEADY = 0.5
-"""The same if the stretches rise one after another, and the other lines do not grow alike: other programs come and go,
+"""The same if nearly all stretches rise, and the other lines do not grow alike: other programs come and go,
 and slow down all lines."""
 
-STEADY_RISE = 0.95
+STEADY_RISE = 0.9
 """Share of the pairs of stretches of which the later one takes longer."""
 
 LEAST_LATE_SHARE = 0.25
