@@ -165,6 +165,16 @@ def _beside_others(
     return _result(plan, rows)
 
 
+def test_the_only_setting_has_its_figure_in_the_headline_if_it_is_slower() -> None:
+    def first_line(ratio: float) -> str:
+        rows = [facts(), *finished("settings", {"fused=True": ratio})]
+        return _lines(_result(plan_in(FOLDER, switches=(Axis("fused", (True,)),)), rows))[0]
+
+    none = "No setting was shown to be faster"
+    assert first_line(1.3).startswith(f"{none}: with fused=True, the step is 130%")
+    assert first_line(1.01) == none
+
+
 def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None:
     words = "\n".join(_lines(_beside_others(0.6)))
     assert "Other programs used 60% of the CPU." in words

@@ -346,7 +346,7 @@ class RunSettings:
     """Its parameters."""
 
     parameter_count: int | None = None
-    """Elements of the optimizer's parameters."""
+    """Elements of the parameters of all optimizers."""
 
     autocast_dtype: str | None = None
     """None also where autocast was not used."""

@@ -34,6 +34,9 @@ from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
 
+COUNTED_STEPS = 8
+"""Steps of optimizers, in which each of them steps once: their parameters are counted."""
+
 
 class SettingsSeen:
     """Gathers settings during the run; complete at its end."""
@@ -52,6 +55,8 @@ class SettingsSeen:
         self.constructors = remembered()
         self._constructed: dict[Role, Constructed] = {}
         self._with_optimizer: RecordedSettings | None = None
+        self._elements: dict[int, int] = {}
+        """Of the parameters of all optimizers of the first steps."""
         self.autocast_dtype: torch.dtype | None = None
         """That of the latest autocast that became active."""
         self._grad_scaler = False
@@ -107,6 +112,8 @@ class SettingsSeen:
         if self._with_optimizer is None:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
+        if self.optimizer_steps <= COUNTED_STEPS:
+            self._elements |= {id(one): one.numel() for group in optimizer.param_groups for one in group["params"]}
         self.gradients.stepped(optimizer)
         self.results.stepped(optimizer)
         self.graphs.stepped(optimizer)
@@ -136,6 +143,7 @@ class SettingsSeen:
         """All settings known now."""
         return replace(
             self._with_optimizer or RecordedSettings(),
+            parameter_count=sum(self._elements.values()) if self._with_optimizer else None,
             torch_version=str(torch.__version__),
             cuda_version=torch.version.cuda,
             python_version=platform.python_version(),
@@ -231,7 +239,6 @@ def _with_optimizer(optimizer: Optimizer) -> RecordedSettings:
         optimizer_foreach=_flag(group.get("foreach")),
         optimizer_groups=len(optimizer.param_groups),
         optimizer_tensors=len(parameters),
-        parameter_count=sum(parameter.numel() for parameter in parameters),
         parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
     )
 

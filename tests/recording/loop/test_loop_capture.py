@@ -235,6 +235,20 @@ def test_settings_are_recorded(tmp_path: Path) -> None:
     assert (written["optimizer"]["parameter_count"], written["optimizer"]["parameter_bytes"]) == (9, 36)
 
 
+def test_the_parameters_of_all_optimizers_are_counted_once(tmp_path: Path) -> None:
+    """As of a table with an optimizer of its own: `compare` then knows the model with one optimizer and with two."""
+    training = Training()
+    weight = next(iter(training.model.parameters()))
+    other = torch.optim.SGD([weight, torch.nn.Parameter(torch.ones(5))])
+    with captured(tmp_path):
+        for batch in training.loader:
+            training.learn(batch)
+            training.optimizer.step()
+            other.step()
+    written = json.loads((tmp_path / "bundle" / "settings.0.json").read_bytes())
+    assert written["optimizer"]["parameter_count"] == 9 + 5
+
+
 def test_each_rank_records_the_samples_of_its_own_sampler(tmp_path: Path) -> None:
     data = TensorDataset(torch.randn(50, 8), torch.randn(50, 1))
     sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=4, rank=1)

@@ -115,9 +115,18 @@ def headline(result: ExperimentResult) -> str:
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or _is_in_noise(best.measured):
         noun = "change" if result.code and not result.ledger else "fix" if result.kind == "try" else "setting"
-        return f"No {noun} was shown to be faster{says}"
+        told = [(arm, arm.measured) for arm in arms if arm.measured and arm.measured.rounds > 1]
+        is_told = len(told) == 1 and abs(told[0][1].ratio - 1) >= LEAST_NAMED
+        alone = _step_words(*told[0]) if is_told else ""
+        return f"No {noun} was shown to be faster{alone}{says}"
     faster = _faster(best.measured.ratio, _own_rate(result, best.settings))
     return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}{says}"
+
+
+def _step_words(arm: MeasuredArm, found: MeasuredRatio) -> str:
+    """The step of the only setting that was measured."""
+    ends = (whole_percent(end) for end in (found.low, found.high))
+    return f": with {settings_words(arm.settings)}, the step is {around(whole_percent(found.ratio), *ends)} of before"
 
 
 def _own_rate(result: ExperimentResult, settings: Mapping[str, SettingValue]) -> float | None:
