@@ -56,7 +56,7 @@ class SettingsSeen:
         self._constructed: dict[Role, Constructed] = {}
         self._with_optimizer: RecordedSettings | None = None
         self._elements: dict[int, int] = {}
-        """Of the parameters of all optimizers of the first steps."""
+        """Elements of each parameter of all optimizers of the first steps."""
         self.autocast_dtype: torch.dtype | None = None
         """That of the latest autocast that became active."""
         self._grad_scaler = False
