@@ -159,7 +159,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "GPU002": Evidence(
         texts=TYPES, names=r"(?i)sgemm|gemm|scudnn|conv|mm\b", settings={"matmul_tf32": True, "cudnn_tf32": True}
     ),
-    "GPU003": Evidence(texts={r"\[\[.*": "[]"}),
+    "GPU003": Evidence(names=r"(?i)\w*align\d\w*", texts={r"\[\[.*": "[]"}),
     "GPU004": Evidence(names=r"(?i)softmax|bmm|matmul|attention"),
     "GPU005": Evidence(names=r"(?i)Optimizer|optim", settings={"optimizer": None}),
     "GPU006": Evidence(names=r"(?i)elementwise|aten::(?:add|mul|relu|gelu|sub|div|tanh|sigmoid)\w*"),
