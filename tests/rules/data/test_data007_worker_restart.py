@@ -15,6 +15,8 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.run import LoaderLoops
 from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
 
+SHARE = "share of the training time in starts and stops of workers"
+
 
 def _step() -> TraceBuilder:
     return TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
@@ -99,6 +101,20 @@ def test_measured_starts_of_workers_are_found(tmp_path: Path) -> None:
     found = _captured(tmp_path).with_settings(loops=(_loops(start_us=300),)).finding(WorkerRestart())
     assert evidence(found, "time to start workers, training loader") == 300_000
     assert found.fix.settings == {"num_workers": 2, "persistent_workers": True}
+
+
+def test_slower_steps_after_a_measured_start_raise_the_limit_only(tmp_path: Path) -> None:
+    captured = _captured(tmp_path).with_settings(loops=(_loops(start_us=300),))
+    alone = captured.finding(WorkerRestart())
+    waits = [{0: 100.0, 1: 60.0, 2: 20.0}.get(number % 10, 0.0) for number in range(30)]
+    slower = captured.with_steps(waits, begun={0: 300, 10: 300, 20: 300}).finding(WorkerRestart())
+    # To start the workers takes 300 us, and the second and third step take 80 us longer for it.
+    label = "extra time of the steps that follow, at most"
+    share, settling = evidence(slower, SHARE), evidence(slower, label)
+    assert isinstance(share, float)
+    assert settling == pytest.approx(share * 80 / 300)
+    assert slower.saving.high_ns == pytest.approx((slower.whole_ns or 0) * share * 380 / 300)
+    assert not [row for row in alone.evidence if row.label == label]
 
 
 def test_workers_of_the_validation_loader_are_found_and_named(tmp_path: Path) -> None:

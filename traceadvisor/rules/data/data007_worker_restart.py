@@ -14,6 +14,8 @@ SEES_NO_CHANGE = "Kept workers do not see changes to the data set between epochs
 
 OTHER_DATA = "the script makes a data set for each loop, which workers of an earlier one do not hold"
 
+SETTLING = "extra time of the steps that follow, at most"
+
 MADE_ONCE = ", made once, before its loops"
 
 UNKNOWN_SAMPLER = (
@@ -38,8 +40,8 @@ class WorkerRestart(Rule):
     How to fix it: Make the ``DataLoader`` once, and pass ``persistent_workers=True``: it keeps the workers, and the
         state of their data set, between epochs.
     How the saving is estimated: Upper limit: the share of the training loop in starts and stops of workers, applied to
-        the training time per step. In older captures, what the first 20 steps of an epoch take longer than later ones
-        (in short epochs: than the fastest tenth) counts too, up to the time of the start itself.
+        the training time per step. What the first 20 steps of an epoch take longer than later ones (in short epochs:
+        than the fastest tenth) counts too, up to the time of the start itself: workers that start take cores.
     When it may be wrong: Kept workers hold their memory between epochs, also during validation. They do not see changes
         that the training process makes to the data set between epochs, such as its seed or the length of samples.
     """
@@ -85,7 +87,7 @@ class WorkerRestart(Rule):
                 Evidence("time to start the workers", starts.start_ns, Unit.NS),
                 Evidence("extra time of the first batch", starts.first_batch_ns, Unit.NS),
                 facts.known("time to stop the workers", starts.end_ns or None, Unit.NS),
-                facts.known("extra time of the steps that follow, at most", starts.settling_ns or None, Unit.NS),
+                facts.known(SETTLING, starts.settling_ns or None, Unit.NS),
                 Evidence("steps per epoch", starts.steps_per_epoch, Unit.COUNT),
                 Evidence("measured epoch starts, without the first", starts.count, Unit.COUNT),
             ),
@@ -104,12 +106,17 @@ class WorkerRestart(Rule):
             remark = OTHER_DATA if not all(one.same_data for one in facts.settings.loops or ()) else remark
             return Clear(label, share, self.min_share, Unit.SHARE, remark)
         training_ns = self._per_step_ns(facts)
+        settling_share = sum(_settling_share(facts, one.loops) for one in costly)
         return finding_of(
             facts,
             fix=_keeps(facts, costly),
             effort=Effort.SETTING,
-            evidence=(Evidence(label, share, Unit.SHARE), *(row for one in costly for row in _evidence(one))),
-            most_share=sum(one.share for one in costly),
+            evidence=(
+                Evidence(label, share, Unit.SHARE),
+                facts.known(SETTLING, settling_share or None, Unit.SHARE),
+                *(row for one in costly for row in _evidence(one)),
+            ),
+            most_share=min(sum(one.share for one in costly) + settling_share, 1.0),
             whole_ns=training_ns,
             locations=tuple(
                 place for one in costly for place in (one.loops.constructed, one.loops.location) if place is not None
@@ -123,6 +130,12 @@ class WorkerRestart(Rule):
         """The training loop per step; None if unknown."""
         run = facts.run.time
         return run.loop_ns / run.training_steps if run and run.training_steps else None
+
+
+def _settling_share(facts: Facts, loops: LoaderLoops) -> float:
+    """Return the extra time of the steps that follow the starts of the training's loops, at most, as a share."""
+    starts, run = epoch_starts(facts.run.steps) if loops.trains else None, facts.run.time
+    return starts.settling_ns * loops.count / run.loop_ns if starts and run else 0.0
 
 
 def _keeps(facts: Facts, costly: Sequence[LoopsShare]) -> Fix:
