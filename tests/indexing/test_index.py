@@ -22,7 +22,7 @@ from traceadvisor import api
 from traceadvisor.cli import main
 from traceadvisor.cli.index_output import MOST_IN_ONE_REPORT, runs_to_list
 from traceadvisor.config import Settings
-from traceadvisor.errors import UsageError
+from traceadvisor.errors import OutputError, UsageError
 from traceadvisor.indexing.cache import Cache
 from traceadvisor.indexing.index import make_index
 from traceadvisor.indexing.runs import separate_runs
@@ -210,6 +210,39 @@ def test_a_damaged_page_of_the_cache_is_made_anew(making: Making) -> None:
         path.write_bytes(b"") if path.suffix == ".page" else path.unlink()
     assert making() == first
     assert {path: path.read_bytes() for path in pages} == pages
+
+
+def test_a_page_that_was_damaged_is_written_anew_and_another_file_in_its_place_is_an_error(making: Making) -> None:
+    first = making()
+    pages = {path: path.read_bytes() for path in sorted((making.out / "runs").iterdir())}
+    damaged, foreign, _ = pages
+    damaged.write_bytes(pages[damaged][:3000])
+    assert making() == first
+    assert {path: path.read_bytes() for path in pages} == pages
+    foreign.write_text("mine")
+    with pytest.raises(OutputError, match="not a TraceAdvisor report"):
+        making()
+    assert foreign.read_text() == "mine"
+
+
+def test_no_report_is_removed_behind_a_link(making: Making, logs: Path, tmp_path: Path) -> None:
+    making.out.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (making.out / "runs").symlink_to(tmp_path / "elsewhere")
+    making()
+    shutil.rmtree(logs / "newest")
+    making()
+    assert len(list((tmp_path / "elsewhere").iterdir())) == 3
+
+
+def test_a_secret_in_the_name_of_a_folder_is_in_no_name_of_a_page(making: Making, logs: Path) -> None:
+    _recording(logs, "lr=0.1,api_key=kx82hunterQ7")
+    _recording(logs, "token ghp_" + "0123456789abcdef" * 2 + "0123")
+    index = making()
+    assert all((making.out / (run.page or "none")).is_file() for run in index.runs)
+    names = " ".join(path.name for path in (making.out / "runs").iterdir())
+    assert "kx82" not in names
+    assert "ghp_" not in names
 
 
 @pytest.mark.nightly("traceadvisor/indexing")

@@ -20,7 +20,7 @@ from traceadvisor.model.index import Index, IndexedRun, RunFigures
 from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.index import run_figures
 from traceadvisor.rendering.content.report.document import report_document
-from traceadvisor.rendering.formats import write_file
+from traceadvisor.rendering.formats import write_report
 from traceadvisor.rendering.own_files import is_own_file
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.results.json_encoding import decoded, written
@@ -191,21 +191,30 @@ def _tell(progress: Progress, runs: Sequence[Run], sizes: Sequence[int], place: 
 
 def _row(run: Run, made: _Made, reader: RunReader, folder: Path | None) -> IndexedRun | None:
     """The row of a run, whose report is then written; None if the cache has lost it."""
-    stem = f"{_UNUSUAL.sub('-', run.name)[-LONGEST_NAME:].strip('-.')}-{made.key[:12]}"
+    stem = f"{_UNUSUAL.sub('-', shown(run.name))[-LONGEST_NAME:].strip('-.')}-{made.key[:12]}"
     name = f"{PAGES}/{stem}.html" if run.id in reader.pages else None
-    if folder and name and not (folder / name).exists():
+    if folder and name:
         page = reader.page(made)
         if page is None:
             return None
-        write_file(folder / name, (page,))
+        if not _holds(folder / name, page):
+            write_report(folder / name, (page,))
     figures = made.figures
     program = figures.script or _program(run)
     time_ns = figures.recorded_ns or run.time_ns
     return IndexedRun(shown(run.name), run.paths, time_ns, program, figures, page=name)
 
 
+def _holds(path: Path, content: bytes) -> bool:
+    with suppress(OSError):
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    return False
+
+
 def _remove_others(folder: Path, pages: Container[str]) -> None:
-    """Remove reports of runs that changed or are gone; nobody links to them any more."""
+    """Remove reports of runs that changed or are gone; nobody links to them any more. What a link leads to stays."""
+    if folder.is_symlink():
+        return
     with suppress(OSError):
         for path in folder.iterdir():
             if _PAGE.search(path.name) and path.name not in pages and path.is_file() and is_own_file(path):
