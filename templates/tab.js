@@ -30,6 +30,7 @@ export async function render() {
     make("nav", {}, make("header", {}, make("h1", {}, "Runs, newest first"), filter), list, count),
     make("main", {}, make("header", {}, ...labels, news, save), state, frame));
 
+  const isFramed = window.parent !== window.top;  // by a notebook or by any site: reading starts with a click
   let runs = [], chosen = null, asked = 0, shownKey = null, theme = "";
   const address = (key) => `page?${new URLSearchParams({ key, theme })}`;
 
@@ -146,6 +147,7 @@ export async function render() {
     drawChoices();
     drawList();
     const newest = runs.find((run) => run.kind !== "all");
+    if (!now && newest && isFramed) return tell("Choose a run.");
     if (!now) return newest ? choose(newest.id) : tell("There is no recording in the log folder yet.");
     const isDefault = worker.value === "*" && !span.value && !base.value;
     news.hidden = !(shownKey && isDefault && now.key !== shownKey);

@@ -60,6 +60,16 @@ def test_a_run_is_chosen_its_verdict_read_its_timeline_opened_and_it_is_compared
     assert [one for one in tab.messages if "WebGL" not in one] == []
 
 
+def test_in_a_page_that_frames_tensorboard_reading_starts_with_a_click(tab: Tab, server: Server) -> None:
+    tab.open(f"{server.address}data/plugin/traceadvisor/tab.css")  # any page of the browser's own process
+    wait_until(lambda: "tab.css" in tab.frames())
+    tab.ask("tab.css", f"document.body.innerHTML = '<iframe src=\"{server.address}#traceadvisor\">'")
+    tab.wait(TAB, "document.getElementById('state')?.textContent === 'Choose a run.'")
+    assert not [address for address in tab.requests if "traceadvisor/report?" in address]
+    choose(tab, "resnet50_num_workers_0")
+    wait_until(lambda: any("traceadvisor/report?" in address for address in tab.requests))
+
+
 @pytest.mark.nightly("traceadvisor/integrations", "templates")
 def test_an_older_recording_is_chosen(tab: Tab) -> None:
     choose(tab, "resnet50_num_workers_0")
