@@ -16,7 +16,7 @@ from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.model.run import LoaderLoops
 from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.thread_pools import thread_pools
+from traceadvisor.recording.settings import thread_pools
 
 NEVER = Schedule(skip_first=10**6, wait=0, warmup=1, active=8, repeat=1)
 SLOW_S = 0.05
