@@ -1,7 +1,5 @@
 """Starts and ends of loops over data loaders, timed in trainings that really start workers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path
