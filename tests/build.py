@@ -16,7 +16,8 @@ of its launch call; the external id of a call is that of the innermost operator 
 What there is:
 
 ==================  ===============================================================================================
-host                ``step``, ``op``, ``annotation``, ``loader``, ``optimizer``, ``python``, ``thread_name``, ``memory``
+host                ``step``, ``steps``, ``op``, ``annotation``, ``loader``, ``optimizer``, ``python``, ``thread_name``,
+                    ``memory``
 runtime calls       ``launch``, ``collective``, ``copy``, ``memset`` (each with the device work it starts),
                     ``item``, ``sync``, ``allocate``, ``runtime`` (any other call)
 device alone        ``kernel``, ``device_copy``, ``device_annotation``, ``device_wait``
@@ -30,14 +31,12 @@ results             ``events``, ``text``, ``write``, ``trace``
 today's torch records Python calls instead, so they become ``python_function`` events around the operator.
 """
 
-from __future__ import annotations
-
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any, Self, assert_never
+from typing import Any, Self, TypeVar, assert_never
 
 import msgspec
 
@@ -46,6 +45,8 @@ from traceadvisor.parsing.trace_file import read_trace
 
 Us = int | float | Decimal
 """Microseconds."""
+
+Number = TypeVar("Number", int, float)
 
 Span = tuple[Us, Us]
 """Start and end."""
@@ -119,6 +120,12 @@ class TraceBuilder:
     def step(self, number: int, start: Us, end: Us, *, thread: int = MAIN) -> Self:
         """A step mark, ``ProfilerStep#number``."""
         return self.annotation(f"ProfilerStep#{number}", start, end, thread=thread)
+
+    def steps(self, count: int, length: Number) -> Iterator[Number]:
+        """Marks of steps from 0 on, one after the other; yields the start of each, behind its mark."""
+        for number in range(count):
+            self.step(number, number * length, (number + 1) * length)
+            yield number * length
 
     def op(
         self,

@@ -4,8 +4,6 @@ The figures are those of no real run, but they fit together: breakdowns sum to
 their steps, shares to one, and the timeline agrees with its step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path

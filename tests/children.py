@@ -3,8 +3,6 @@
 Tests start processes through this module only; ruff refuses `subprocess.run` and `subprocess.Popen` elsewhere.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Control groups as the kernel shows them, in a folder that stands in for ``/proc/self`` and ``/sys/fs/cgroup``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """Installs little distributions for tests: a module and what pip writes beside it, in a folder on Python's path."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Most cases of a test that has many of them wait for a change of what they try."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -3,8 +3,6 @@
 The same folder with a plain word in the place of the hostile one is what reports are compared with.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A test asks for it by a fixture of the same name. Without it the test is skipped
 with ``CI=true`` it fails.
 """
 
-from __future__ import annotations
-
 import ctypes.util
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Makes what several tests look at once per test run, however many processes share the tests."""
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of a page of documentation."""
 
-from __future__ import annotations
-
 import re
 
 Row = dict[str, str]

@@ -3,8 +3,6 @@
 Faults of a reader rarely need three parameters at once; the full product of four costs six times as many cases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import combinations, product
 from typing import Any

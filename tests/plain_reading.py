@@ -11,8 +11,6 @@ exactly from the number's text: absolute microseconds with three decimals do not
 fit a float.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from bisect import bisect_left, bisect_right

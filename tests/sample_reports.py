@@ -1,7 +1,5 @@
 """Reports on the captures in ``sample_traces/``, each made once in a process of the tests."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from tests.shared import CHECKOUT

@@ -3,8 +3,6 @@
 Tests that need them take the fixture ``shared_traces``; see :mod:`tests.needed`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]

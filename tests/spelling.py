@@ -1,7 +1,5 @@
 """What each generation and vendor calls the things that a recording holds, and how an event is written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal

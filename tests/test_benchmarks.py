@@ -1,7 +1,5 @@
 """The workloads of the benchmarks are what they claim to be, and the benchmarks run. Nothing is timed here."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

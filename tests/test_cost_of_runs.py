@@ -1,7 +1,5 @@
 """How many devices a run uses and what a sample takes of their power, as rules and reports are told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

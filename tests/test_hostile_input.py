@@ -1,7 +1,5 @@
 """Whatever stands in a recording, a capture or the name of a file is shown as text, in every format."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

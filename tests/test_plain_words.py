@@ -1,7 +1,5 @@
 """Checks texts for the phrases in ``words.toml``: reports, help, docs, and the strings and comments of the package."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tokenize

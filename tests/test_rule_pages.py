@@ -3,8 +3,6 @@
 ``pytest --golden tests/test_rule_pages.py`` writes them anew; what is written of public recordings stays without them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The captures in ``sample_traces/`` and what their reports say, which changes by ``make golden`` only."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import re

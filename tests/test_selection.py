@@ -1,7 +1,5 @@
 """Which tests run where: see `tests/conftest.py`."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

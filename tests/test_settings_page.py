@@ -1,7 +1,5 @@
 """``docs/settings.md``: its table is made from the types, its examples hold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields

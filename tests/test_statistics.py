@@ -1,7 +1,5 @@
 """The verdict on alternating blocks, with effects that are known beforehand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

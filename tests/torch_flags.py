@@ -1,7 +1,5 @@
 """Flags of torch that hold for a whole process: no test leaves them to the next one in another state."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Any

@@ -8,8 +8,6 @@ A test about the start of a process, or about what a library reads once when it 
 logs), starts a process of its own by :mod:`tests.children`.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """Loads torch once, and forks a process of Python for each request; see :mod:`tests.warm`."""
 
-from __future__ import annotations
-
 import builtins
 import gc
 import json

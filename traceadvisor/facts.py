@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -37,8 +37,8 @@ from traceadvisor.analysis.memory.snapshot_figures import snapshot_figures
 from traceadvisor.analysis.memory.trace_memory import trace_memory
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.forward import backward_rows
-from traceadvisor.analysis.operators.launches import Launches, link_launches
-from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.launches import Launches, link_launches, work_within
+from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import (
@@ -537,7 +537,7 @@ class Facts:
         Threads that spin beyond the end of a span are those of the operators between it and the next one.
         """
         events, operators = self.trace.events, self.trace.events.rows(Kind.OPERATOR)
-        wakes = ~name_mask(self.trace.names, lambda name: WAKES_NO_THREAD.match(name) is not None)
+        wakes = ~name_mask(self.trace.names, WAKES_NO_THREAD.match)
         rows = operators[wakes[events.name_id[operators]] & spans.contains(events.start_ns[operators])]
         starts_ns, spin_ns = events.start_ns[rows], own_threads(self.settings, 0.0).spin_ns
         last_ns = spans.ends_ns[spans.ends_ns.searchsorted(starts_ns, side="right")]
@@ -584,6 +584,28 @@ class Facts:
         if not rows.size:
             return SpanSet.empty()
         return (self.trace.events.spans(rows) & self.claim(*categories)) - self.shared_time.beside(rows)
+
+    def operators(self, matches: Callable[[str], object]) -> Int64:
+        """The operators that start in typical steps and whose name matches, ascending, shape ``(n,)``."""
+        rows = rows_named(self.trace, Kind.OPERATOR, matches)
+        return self.trace.events.within(self.steps.typical_windows, rows)
+
+    def launched_by(self, rows: Int64) -> Int64:
+        """The GPU operations in typical steps that were launched during some operators or ranges, shape ``(n,)``."""
+        return work_within(self.trace.events, self.launches, rows, self.steps.typical_windows).work_rows
+
+    def time_of(self, rows: Int64, *own: Category, launched: tuple[Category, ...] = (Category.KERNEL,)) -> SpanSet:
+        """The exposed time of operators that start in typical steps: of what they launched with a GPU, else their own.
+
+        Args:
+            rows: rows of the event table, in any order, shape ``(n,)``.
+            own: categories of the time of the operators themselves.
+            launched: categories of the time of GPU operations.
+        """
+        rows = self.trace.events.within(self.steps.typical_windows, rows)
+        if self.observation.has_device:
+            return self.exposed(self.launched_by(rows), *launched)
+        return self.exposed(rows, *own)
 
     @cached_property
     def shared_time(self) -> SharedTime:

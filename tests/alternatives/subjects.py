@@ -1,7 +1,5 @@
 """Recordings for what-if questions: steps that a reader can compute, and the samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

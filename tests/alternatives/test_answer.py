@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -84,9 +82,8 @@ def test_the_cpu_of_the_recorded_gpu_is_the_recorded_one(tmp_path: Path) -> None
 
 def test_a_step_of_the_gpu_does_not_depend_on_the_cpu_of_another_machine(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, name=V100)
-    for number in range(6):  # the CPU launches 800 us of kernels in 25 us, and runs ahead
-        at = number * 800
-        builder.step(number, at, at + 800).op("aten::add", at + 5, at + 20)
+    for at in builder.steps(6, 800):  # the CPU launches 800 us of kernels in 25 us, and runs ahead
+        builder.op("aten::add", at + 5, at + 20)
         builder.launch(at + 10, at + 12, name=PLAIN, kernel=(at + 15, at + 815))
     one = subject(builder, tmp_path)
     unknown, same = row(one, "T4"), row(one, "T4", cpu_speed=(1.0, 1.0))
@@ -97,9 +94,8 @@ def test_a_step_of_the_gpu_does_not_depend_on_the_cpu_of_another_machine(tmp_pat
 
 def test_collectives_that_take_as_long_as_the_kernels_beside_them_set_the_pace(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, name=V100).distributed(0, 2)
-    for number in range(6):
-        at = number * 1000
-        builder.step(number, at, at + 1000).op("aten::add", at + 5, at + 20)
+    for at in builder.steps(6, 1000):
+        builder.op("aten::add", at + 5, at + 20)
         builder.launch(at + 6, at + 8, name=PLAIN, kernel=(at + 10, at + 900))
         builder.collective(at + 10, at + 12, kernel=(at + 14, at + 970)).sync(at + 30, at + 980)
     found = asked(subject(builder, tmp_path))
@@ -257,9 +253,8 @@ def test_ranks_whose_collectives_were_not_recorded_tell_nothing_of_more(tmp_path
 
 def test_recorded_collectives_of_two_ranks_send_more_with_eight(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, name="Tesla V100-SXM2-16GB").distributed(0, 2)
-    for number in range(6):
-        at = number * 1000
-        builder.step(number, at, at + 1000).op("aten::add", at + 5, at + 20)
+    for at in builder.steps(6, 1000):
+        builder.op("aten::add", at + 5, at + 20)
         builder.collective(at + 10, at + 12, kernel=(at + 15, at + 815)).sync(at + 30, at + 820)
     found = row(subject(builder, tmp_path), ranks=(8,))
     # of two ranks each sends half of the gradients to and fro, of eight seven eighths
@@ -270,9 +265,8 @@ def test_collectives_over_a_slower_link_likely_take_less_than_in_proportion_beca
     tmp_path: Path,
 ) -> None:
     builder = TraceBuilder().device(0, name="NVIDIA H100 80GB HBM3").distributed(0, 2)
-    for number in range(6):
-        at = number * 1000
-        builder.step(number, at, at + 1000).op("aten::add", at + 5, at + 20)
+    for at in builder.steps(6, 1000):
+        builder.op("aten::add", at + 5, at + 20)
         builder.collective(at + 10, at + 12, kernel=(at + 15, at + 815)).sync(at + 30, at + 820)
     found = _step(row(subject(builder, tmp_path), "A100 SXM4 40GB", cpu_speed=(1.0, 1.0)))
     assert found.low < 1e6 < found.high  # 900 GB/s of NVLink against 600

@@ -1,7 +1,5 @@
 """From a built trace to its figures, in microseconds, with what is zero left out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.build import TraceBuilder

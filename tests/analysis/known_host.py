@@ -4,8 +4,6 @@ Each piece of an idle stretch has a cause. What makes it so is placed over it; b
 precedence, happens on another thread, or explains nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

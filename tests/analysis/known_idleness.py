@@ -1,7 +1,5 @@
 """Idle stretches of a recording whose truth is known: by what they are ended, and what is to blame for them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise

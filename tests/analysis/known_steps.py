@@ -1,7 +1,5 @@
 """The steps of a recording whose truth is known: their windows, what they hold, and how the host marks them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise

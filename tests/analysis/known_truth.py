@@ -13,8 +13,6 @@ What a recording should say is what was decided.
   still busy, and then the device lags.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto

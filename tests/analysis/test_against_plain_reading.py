@@ -1,7 +1,5 @@
 """Random small traces: the figures are those that an independent, simple and slow derivation finds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import combinations, pairwise
 from pathlib import Path

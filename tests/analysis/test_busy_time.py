@@ -1,7 +1,5 @@
 """What the device does, by precedence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A file that is cut off before its GPU activity says one thing about the GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One launch of a captured graph starts many kernels: all of them count, and the host is not blamed for their gaps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,9 +18,8 @@ GRAPH_LAUNCHES = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"]
 def graphs(call: str, steps: int = 3) -> TraceBuilder:
     """Steps of 100 us: a launch of 10 us, and behind it twenty kernels of 3 us with 1 us between them."""
     builder = TraceBuilder()
-    for step in range(steps):
-        start = 100 * step
-        builder.step(step, start, start + 100).loader(start, start + 5).op("graph replay", start + 5, start + 16)
+    for step, start in enumerate(builder.steps(steps, 100)):
+        builder.loader(start, start + 5).op("graph replay", start + 5, start + 16)
         builder.launch(start + 5, start + 15, kernel=(start + 15, start + 18), call=call, correlation=step + 1)
         for number in range(1, KERNELS):
             at = start + 15 + 4 * number

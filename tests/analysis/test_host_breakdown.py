@@ -1,7 +1,5 @@
 """Where the time goes in a recording without device activity."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 More of them: ``pytest tests/analysis/test_known_truth.py --hypothesis-profile=thorough``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Recordings without a device whose breakdown was decided before they were written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory

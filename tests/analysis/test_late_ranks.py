@@ -1,7 +1,5 @@
 """Who is waited for, worked out by eye."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Notes say what a recording lacks, and lower the confidence of findings that depend on it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,9 +54,8 @@ def test_kernels_launched_but_not_recorded_at_all_rule_out_claims_about_the_devi
 def test_a_gpu_that_the_profiler_could_not_record_shows_in_its_memory(tmp_path: Path) -> None:
     """The calls that launch kernels come from CUPTI, too: without it neither they nor the kernels are recorded."""
     builder = TraceBuilder()
-    for number in range(4):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).op("aten::mm", at + 100, at + 200)
+    for number, at in enumerate(builder.steps(4, 1000)):
+        builder.op("aten::mm", at + 100, at + 200)
         builder.memory(at + 150, 512, total_allocated=512 * (number + 1))
     facts = facts_of(builder, tmp_path)
     assert "traceadvisor doctor" in message(facts, "no-kernels")

@@ -1,7 +1,5 @@
 """Counts of what a typical step runs, on a capture whose work is known: 20 matrix products and a copy per step."""
 
-from __future__ import annotations
-
 import json
 from gzip import decompress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures over a stretch of time; sample number n is taken at n seconds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Blocks of steps in random order, on a clock that the steps move."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

@@ -1,7 +1,5 @@
 """Checks of the kit for GPU machines: each says what is expected, and none stops those after it."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor

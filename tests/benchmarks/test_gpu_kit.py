@@ -1,7 +1,5 @@
 """The whole kit for GPU machines in its reduced form on the CPU, and what is made of its results."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What a part leaves behind stays within its limits."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

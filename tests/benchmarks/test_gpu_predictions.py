@@ -1,7 +1,5 @@
 """What the kit reads from reports, and the rows it makes of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path

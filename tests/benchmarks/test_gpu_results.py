@@ -1,7 +1,5 @@
 """What came back from a GPU machine becomes samples, results and rows."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

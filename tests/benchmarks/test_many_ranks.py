@@ -1,7 +1,5 @@
 """Jobs made from the ranks of a real one, with one late rank."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The summaries of docs/performance.md, read from benchmarks/measured.md and benchmarks/costs.md."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of torch and Python versions, without an installation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

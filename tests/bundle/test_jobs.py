@@ -1,7 +1,5 @@
 """Captures of one job on several nodes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Captures of many ranks: bounded, and what ranks share is read once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

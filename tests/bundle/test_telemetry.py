@@ -1,7 +1,5 @@
 """Telemetry files, complete and damaged, with one sample a second by default."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The samples of a node's GPUs are joined to the GPUs that each rank trains on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

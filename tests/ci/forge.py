@@ -1,7 +1,5 @@
 """A stand-in for GitHub's interface: comments, pull requests and artifacts of one repository."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """What a comment becomes when real readers of Markdown render it, and what in it could do harm."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import re

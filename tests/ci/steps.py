@@ -4,8 +4,6 @@ What a runner does: https://docs.github.com/en/actions/reference/workflows-and-a
 error action preference" (``bash --noprofile --norc -eo pipefail``), and "Default environment variables".
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The action: its form, and its shell steps as a runner runs them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

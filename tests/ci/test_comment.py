@@ -1,7 +1,5 @@
 """Posting the comment on a pull request: what is posted, what is refused, and which comment is updated."""
 
-from __future__ import annotations
-
 import io
 import urllib.error
 import zipfile

@@ -1,7 +1,5 @@
 """What may stand in a comment on a pull request."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import cache

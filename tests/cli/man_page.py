@@ -1,7 +1,5 @@
 """The manual page, which the wheel installs: ``docs/traceadvisor.1``, made of what click knows."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Broken files: checks the messages on the terminal and in every format."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -39,9 +37,8 @@ LEAD = r"^(?:Damaged input|Caution|Unusable recording):\s"
 def steps(*, kernels: bool = True) -> bytes:
     """Eight steps of 100 us, a third of each spent waiting for the loader; no two files pack to the same bytes."""
     builder = TraceBuilder()
-    for number in range(STEPS):
-        at = 100 * number
-        builder.step(number, at, at + 100).loader(at, at + 30).op(f"aten::mm {number * 7919}", at + 30, at + 90)
+    for number, at in enumerate(builder.steps(STEPS, 100)):
+        builder.loader(at, at + 30).op(f"aten::mm {number * 7919}", at + 30, at + 90)
         for launched in range(5):
             start = at + 32 + 10 * launched
             builder.launch(start, start + 2, kernel=(start + 3, start + 9) if kernels else None)

@@ -1,7 +1,5 @@
 """``report --format github`` and the step summary, and JSON formats on standard output."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Shell completion, as click and the shell make it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No code or settings are loaded from the folder of the recordings, even as working directory."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ctrl-C while the command reads files."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

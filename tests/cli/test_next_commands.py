@@ -1,7 +1,5 @@
 """What a report and a capture tell the user to run next, and what a wrong command is answered with."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Paths that are no UTF-8, in each position of each command."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Standard output and standard error that are closed, full, or read by a CI system."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -18,9 +16,8 @@ COMMANDS = "##vso[task.complete result=Failed] ##[error]x"
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 100_000 * number
-        builder.step(number, start, start + 100_000).loader(start, start + 40_000, kind="_SingleProcessDataLoaderIter")
+    for start in builder.steps(3, 100000):
+        builder.loader(start, start + 40_000, kind="_SingleProcessDataLoaderIter")
         builder.op(f"aten::mm {COMMANDS}", start + 40_000, start + 99_000)
     return builder.write(tmp_path / "log" / f"{COMMANDS.replace('/', '')}.1.pt.trace.json")
 

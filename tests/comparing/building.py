@@ -1,7 +1,5 @@
 """Reports for tests of comparisons, in a line each: times are in milliseconds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A capture is a series of steps whose neighbours are alike (an autoregressive pro
 the same script differ from one another, which no series shows by itself. `make verdicts` prints the long form.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator

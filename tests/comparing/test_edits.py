@@ -1,7 +1,5 @@
 """What was edited between two sides, by the checksums of lines that captures record."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Jobs of several ranks compared: rank against rank, spread against spread."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

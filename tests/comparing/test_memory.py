@@ -1,7 +1,5 @@
 """The memory of two sides: snapshots, and recordings with allocations."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

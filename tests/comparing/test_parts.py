@@ -1,7 +1,5 @@
 """The certainty of a change by the parts of the step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A fix is credited only where what it changes was changed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

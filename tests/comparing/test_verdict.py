@@ -1,7 +1,5 @@
 """The verdict on separate runs, with differences that are known beforehand."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean, stdev
 

@@ -1,7 +1,5 @@
 """Whether both sides are one program, and how many samples a step has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

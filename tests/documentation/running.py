@@ -8,8 +8,6 @@
 - Files that the page links to, other than pages, are there. A comment ``<!-- test: COMMAND -->`` is run, too.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Tests of the built site need ``build/site``, which ``make site`` makes; ``.ci/run`` makes it and runs them then.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path, PurePosixPath
 

@@ -1,7 +1,5 @@
 """Runs each tutorial as a reader would."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows and loops for tests of experiments."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

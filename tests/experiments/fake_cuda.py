@@ -1,7 +1,5 @@
 """A GPU for tests without one: replaces functions of ``torch.cuda`` by others of the same signatures."""
 
-from __future__ import annotations
-
 import inspect
 from types import SimpleNamespace
 from typing import Any

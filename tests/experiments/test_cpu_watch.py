@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.experiments.inside.cpu_watch import CpuTimes, CpuWatch, between, read_times

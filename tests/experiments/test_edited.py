@@ -1,7 +1,5 @@
 """Changed functions alternate in a running process."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import time

@@ -1,7 +1,5 @@
 """What a setting does to a training step, and what counts as evidence of it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

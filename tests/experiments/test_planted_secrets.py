@@ -1,7 +1,5 @@
 """No file of an output folder holds a secret, a home directory or a control character, whoever put it there."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Rounds of processes, each of which takes a given time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loops that take no batches from a ``DataLoader``."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What can happen to the bytes of a file, whatever it holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

@@ -1,7 +1,5 @@
 """One input of the fuzzer: some recording, damaged in a way that a seed and a number settle."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

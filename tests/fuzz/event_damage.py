@@ -1,7 +1,5 @@
 """What can be wrong with a recording that is sound JSON: its events and the members around them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from copy import deepcopy

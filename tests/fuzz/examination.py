@@ -3,8 +3,6 @@
 Whatever is read must give a report that keeps its promises, or an error that is meant for the user.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -262,9 +260,8 @@ def _show(report: Report, written: Path) -> None:
 @cache
 def _sound_report() -> Report:
     builder = TraceBuilder().thread_name("python")
-    for step in range(3):
-        at = 100 * step
-        builder.step(step, at, at + 100).loader(at, at + 30).op("aten::mm", at + 30, at + 60)
+    for at in builder.steps(3, 100):
+        builder.loader(at, at + 30).op("aten::mm", at + 30, at + 60)
         builder.launch(at + 31, at + 33, kernel=(at + 40, at + 90))
     with TemporaryDirectory() as folder:
         return load(builder.write(Path(folder) / "worker0.1.pt.trace.json"))

@@ -1,7 +1,5 @@
 """A process that examines thousands of inputs, each within limits, and is replaced when it does not survive one."""
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import os

@@ -1,7 +1,5 @@
 """What can be wrong with a profile in protocol buffers: fields that are missing, repeated, or of other values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The first one knows events and bytes. This one knows JSON values, lines and tabl
 splices events and values from other recordings, repeats keys, and exchanges whole files between captures.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

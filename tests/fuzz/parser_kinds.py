@@ -1,7 +1,5 @@
 """The parsers that ``tests.fuzz.parsers`` has read: what their inputs are made from, and what each promises."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import io
@@ -132,9 +130,8 @@ def _recordings(scratch: Path) -> Iterator[Kind]:
 
 def _small_trace(generation: Generation) -> bytes:
     builder = TraceBuilder(generation, origin_us=1_623_142_623_460_111).thread_name("python")
-    for step in range(2):
-        at = 100 * step
-        builder.step(step, at, at + 100).loader(at, at + 10).op("aten::mm", at + 10, at + 30, dims=[[64, 64]])
+    for at in builder.steps(2, 100):
+        builder.loader(at, at + 10).op("aten::mm", at + 10, at + 30, dims=[[64, 64]])
         builder.launch(at + 15, at + 18, kernel=(at + 20, at + 60), occupancy_percent=30)
     return builder.text()
 

@@ -8,8 +8,6 @@ error. The process has limits on time and memory, and may open no file but the i
 nothing. How many inputs gave a result shows whether they get beyond the first check.
 """
 
-from __future__ import annotations
-
 import argparse
 import encodings
 import json

@@ -1,7 +1,5 @@
 """What holds for every report: valid JSON, true sums, ordered bounds, and no control characters."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A failing input made smaller while it still fails for the same reason."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -1,7 +1,5 @@
 """A mutator for small inputs: it exchanges pieces of a seed for pieces of all seeds of its kind, in microseconds."""
 
-from __future__ import annotations
-
 import pickletools
 import re
 from collections.abc import Callable, Sequence

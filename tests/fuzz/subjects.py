@@ -1,7 +1,5 @@
 """What is damaged: public recordings, whole and thinned so that many can be read, and this tool's captures."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

@@ -1,7 +1,5 @@
 """The fuzzer itself: its inputs can be made again, and no input gets the better of it."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

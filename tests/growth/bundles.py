@@ -1,7 +1,5 @@
 """Capture folders and log folders in which one thing grows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ Times are in microseconds. Unlike :class:`tests.build.TraceBuilder` nothing is l
 caller's business.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 MAIN = 100

@@ -1,7 +1,5 @@
 """Recordings in which operations of the GPU, names or marks grow."""
 
-from __future__ import annotations
-
 from tests.growth.events import AUTOGRAD, MAIN, STREAM, Events
 from tests.growth.recordings import ELEMENTWISE, SHAPES, SLOT, SOFTMAX_KERNEL, STEPS, attention, case, steps_with
 

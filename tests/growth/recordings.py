@@ -3,8 +3,6 @@
 A case is a function of a size. It writes one trace file whose length is proportional to the size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The contract on cost, in its short form; ``make growth`` runs the long one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.hardware.devices import device_rows, host_link, link_bytes_per_s, peer_bytes_per_s

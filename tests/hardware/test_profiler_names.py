@@ -1,7 +1,5 @@
 """The names that each accelerator's profiler writes, as data."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.hardware.devices import has_tensor_cores

@@ -1,7 +1,5 @@
 """What an entry of the cache must not do, however it came there."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import sys

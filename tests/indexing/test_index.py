@@ -1,7 +1,5 @@
 """An index of runs: what it lists, and that nothing is read twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -43,9 +41,7 @@ FIRST_MS = 1_700_000_000_000
 
 def _recording(folder: Path, name: str, *, day: int = 0, step_us: int = 100) -> Path:
     builder = TraceBuilder()
-    for number in range(4):
-        start = number * step_us
-        builder.step(number, start, start + step_us)
+    for start in builder.steps(4, step_us):
         builder.op("aten::mm", start, start + 2).launch(start, start + 1, kernel=(start + 2, start + step_us // 2))
     (folder / name).mkdir(parents=True, exist_ok=True)
     return builder.write(folder / name / f"host_1.{FIRST_MS + day * DAY_MS}.pt.trace.json")

@@ -1,7 +1,5 @@
 """A coding agent: the client of the official SDK, in a real session with a server of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

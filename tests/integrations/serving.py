@@ -1,7 +1,5 @@
 """A real TensorBoard, started as a user starts it."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

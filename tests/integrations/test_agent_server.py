@@ -1,7 +1,5 @@
 """``traceadvisor mcp`` in real sessions with the official client."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """The callbacks in trainings with the real libraries, each in a process of its own."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

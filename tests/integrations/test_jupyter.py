@@ -1,7 +1,5 @@
 """The magic ``%%traceadvisor``, in a kernel of Jupyter."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`traceadvisor open`, with a client that does what Perfetto's page does in a browser."""
 
-from __future__ import annotations
-
 import http.client
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The problem matcher of docs/with-other-tools.md, on what `report --format github` prints."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """`assert_no_regression` and `assert_no_finding`, in runs of pytest of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """The tab in a real browser, beside the plugin that it follows, on a public log folder."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports of the tab: made in a process of their own, kept, and dropped."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The list of runs of the tab: what it finds, and what it leaves alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

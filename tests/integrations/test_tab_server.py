@@ -1,7 +1,5 @@
 """The tab in a real TensorBoard, asked as a browser asks, and as an attacker would."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which requests the tab answers: by the flags of TensorBoard, the host asked for, and the page that asks."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import pytest

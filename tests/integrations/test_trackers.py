@@ -1,7 +1,5 @@
 """The examples of docs/trackers.md, with the real libraries and without a network."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -4,8 +4,6 @@ A claim is time of the recorded steps. The fix of a finding can save at most wha
 covers this time, or the rule says what else the fix makes shorter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar

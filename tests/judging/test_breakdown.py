@@ -1,7 +1,5 @@
 """The breakdown alone is that of the report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

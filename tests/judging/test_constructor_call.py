@@ -1,7 +1,5 @@
 """Calls of constructors with other arguments: each change runs, and what cannot be changed by itself says why."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.judging.engine import run_cost, worth

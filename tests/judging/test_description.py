@@ -1,7 +1,5 @@
 """What another process describes of a recording is what this one would describe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NoReturn
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,9 +83,8 @@ class Broken(Rule):
 def _report(folder: Path, *rules: Rule, names: tuple[str, ...] = ("run/a",)) -> Report:
     """A report on a run of three steps of 100 us."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = 100 * number
-        builder.step(number, start, start + 100).op("aten::mm", start, start + 100)
+    for start in builder.steps(3, 100):
+        builder.op("aten::mm", start, start + 100)
     trace = builder.trace(folder)
     judgements = [judge(Facts(trace, None, name), rules) for name in names]
     return assess(judgements, Source((folder,), SourceKind.TRACE), trace.health, rules)

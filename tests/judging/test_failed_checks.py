@@ -1,7 +1,5 @@
 """A check that fails may hide the most important finding, so every report says so under its headline."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NoReturn
 

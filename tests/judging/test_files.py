@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -46,9 +44,8 @@ class Deadly(Rule):
 
 def _record(path: Path) -> Path:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 100 * number
-        builder.step(number, start, start + 100).loader(start, start + 40).op("aten::mm", start + 40, start + 50)
+    for start in builder.steps(3, 100):
+        builder.loader(start, start + 40).op("aten::mm", start + 40, start + 50)
         builder.launch(start + 41, start + 43, kernel=(start + 44, start + 100))
     return builder.write(path)
 

@@ -1,7 +1,5 @@
 """Nobody is told to record with what was recorded with, and every option that is named records the input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every finding obeys the laws, whoever wrote its rule."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -107,9 +105,8 @@ class _AlsoOther(Greedy):
 def _facts(folder: Path) -> Facts:
     """Four steps of 100 us; in each, the loop waits 60 for a batch, then a kernel runs."""
     builder = TraceBuilder()
-    for number in range(4):
-        start = 100 * number
-        builder.step(number, start, start + 100).loader(start, start + 60)
+    for start in builder.steps(4, 100):
+        builder.loader(start, start + 60)
         builder.op("aten::mm", start + 60, start + 70)
         builder.launch(start + 61, start + 62, kernel=(start + 63, start + 99))
         builder.sync(start + 70, start + 100)
@@ -165,9 +162,8 @@ class Named(Rule):
 def _two_streams(folder: Path) -> Facts:
     """Four steps of 100 us: stream 7 is busy for 90, stream 8 from 10 to 40 and from 85 to 95."""
     builder = TraceBuilder()
-    for number in range(4):
-        start = 100 * number
-        builder.step(number, start, start + 100).op("aten::mm", start, start + 9)
+    for start in builder.steps(4, 100):
+        builder.op("aten::mm", start, start + 9)
         builder.launch(start, start + 1, kernel=(start + 1, start + 90), name="large")
         builder.launch(start + 2, start + 3, kernel=(start + 10, start + 40), stream=8, name="small")
         builder.launch(start + 4, start + 5, kernel=(start + 85, start + 95), stream=8, name="small")
@@ -191,9 +187,7 @@ def test_kernels_that_run_side_by_side_are_claimed_together(tmp_path: Path, *, b
 def _behind_the_host(folder: Path) -> Facts:
     """Six steps of 100 us in which the host always works, and launches a kernel of 10 us each 20."""
     builder = TraceBuilder()
-    for number in range(6):
-        start = 100 * number
-        builder.step(number, start, start + 100)
+    for start in builder.steps(6, 100):
         for at in range(start, start + 100, 20):
             builder.op("aten::mm", at, at + 20).launch(at + 1, at + 3, kernel=(at + 5, at + 15), name="small")
     return simulated_facts(builder, folder)

@@ -1,7 +1,5 @@
 """The laws hold on every recording at hand, on trainings by chance, and on damaged recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The line to edit for the settings of a fix."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from traceadvisor.judging.line_edits import line_edit

@@ -1,7 +1,5 @@
 """A job of many ranks: only figures of each rank are kept, and three ranks are judged."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Advice on memory: what each fix saves alone, after those above it, and all of them together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NoReturn
 

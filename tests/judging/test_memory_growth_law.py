@@ -1,7 +1,5 @@
 """The growth of each class and each part of a step, by hand."""
 
-from __future__ import annotations
-
 from tests.memory.programs import transformer
 from tests.rules.mem.snapshots import facts
 from traceadvisor.judging.memory_advice import advise

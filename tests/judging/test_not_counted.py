@@ -1,7 +1,5 @@
 """A passed check says what its figure leaves out of the category that the report shows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

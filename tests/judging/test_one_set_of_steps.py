@@ -1,7 +1,5 @@
 """Headline, page and findings of a recording are about the same steps, and other number types wait for a simulation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

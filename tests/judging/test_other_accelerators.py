@@ -1,7 +1,5 @@
 """Reports on accelerators of which no real recording is at hand, from the names in the sources of their profilers."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Rules of other distributions: found, loaded, and kept from doing harm."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """No fix names what the program lacks: a backward pass, a model or a loop of its own, a DataLoader."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

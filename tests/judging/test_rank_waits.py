@@ -1,7 +1,5 @@
 """Time in which collectives only wait for other ranks is no communication: no finding claims it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

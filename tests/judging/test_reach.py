@@ -1,7 +1,5 @@
 """No rule claims time that its fix cannot reach."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -95,9 +93,7 @@ def _found_by_chance(seed: int, folder: Path) -> Iterator[Finding]:
 
 def _loading_for_60_of_100_us() -> TraceBuilder:
     builder = TraceBuilder()
-    for number in range(6):
-        start = 100_000 * number
-        builder.step(number, start, start + 100_000)
+    for start in builder.steps(6, 100000):
         builder.loader(start, start + 60_000, kind="_SingleProcessDataLoaderIter")
         builder.op("aten::mm", start + 60_000, start + 60_010)
         builder.launch(start + 60_001, start + 60_005, kernel=(start + 60_010, start + 99_000))

@@ -1,7 +1,5 @@
 """Rows over recordings, and the ranking over runs whose step times differ by orders of magnitude."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -20,9 +18,8 @@ LEAKED = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 def steps() -> TraceBuilder:
     """Three steps of 100 us with a kernel each, and a secret in a name."""
     builder = TraceBuilder().thread_name("main").member("env", {"API_KEY": "hunter2hunter2"})
-    for number in range(3):
-        at = 100 * number
-        builder.step(number, at, at + 100).loader(at, at + 10).op(f"aten::mm {LEAKED}", at + 20, at + 40)
+    for at in builder.steps(3, 100):
+        builder.loader(at, at + 10).op(f"aten::mm {LEAKED}", at + 20, at + 40)
         builder.launch(at + 25, at + 30, kernel=(at + 32, at + 80))
     return builder
 
@@ -95,9 +92,8 @@ def test_times_keep_all_their_digits(tmp_path: Path) -> None:
 
 def test_work_of_an_earlier_step_is_kept_with_that_step(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("aten::mm", at + 80, at + 95)
+    for at in builder.steps(4, 100):
+        builder.op("aten::mm", at + 80, at + 95)
         builder.launch(at + 85, at + 90, kernel=(at + 92, at + 150))
     result = api.load(builder.write(tmp_path / "w.1.pt.trace.json"))
     (saved,) = saved_steps(result.recordings)

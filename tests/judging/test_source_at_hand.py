@@ -1,7 +1,5 @@
 """Constructors that are found in the script's file, for recordings that do not name them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

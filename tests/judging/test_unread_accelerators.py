@@ -1,7 +1,5 @@
 """What an accelerator does that is not understood silences every claim that depends on it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

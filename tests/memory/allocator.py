@@ -4,8 +4,6 @@ It follows CUDACachingAllocator.cpp: sizes rounded to 512 bytes, a pool of small
 fit, splits, merged neighbours, blocks that wait for another stream, and a history in a ring.
 """
 
-from __future__ import annotations
-
 import bisect
 import random
 from dataclasses import dataclass, field

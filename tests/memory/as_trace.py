@@ -1,7 +1,5 @@
 """A trace of a program on the model of the allocator: the same history as its snapshot, as ``[memory]`` events."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

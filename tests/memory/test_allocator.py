@@ -1,7 +1,5 @@
 """The model of the caching allocator keeps the books of a real one."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

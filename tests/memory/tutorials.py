@@ -4,8 +4,6 @@ They come from the model of the allocator, so that everybody can try the tutoria
 Their frames are those of the program that the tutorial on memory shows.
 """
 
-from __future__ import annotations
-
 import gzip
 import pickle
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The script in a command, whatever starts it."""
 
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.model.command import script_name, script_of

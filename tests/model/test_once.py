@@ -1,7 +1,5 @@
 """Facts that were computed once stay in their process."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Operators that rows of origins are about."""
 
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.model.origins import OriginRow, between

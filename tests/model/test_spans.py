@@ -1,7 +1,5 @@
 """The span algebra compared with sets of integers."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 

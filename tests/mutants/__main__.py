@@ -7,8 +7,6 @@
 Nothing is written to the checkout. The score counts a mutant as killed when a test fails or does not end.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,7 +1,5 @@
 """Small faults planted in the source of a module, one at a time."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence

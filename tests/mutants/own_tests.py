@@ -1,7 +1,5 @@
 """Which tests are a module's own."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from functools import cached_property

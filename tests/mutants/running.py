@@ -1,7 +1,5 @@
 """Runs tests on a mutant that exists in memory only, in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Faults are planted where they are said to be, and tests that notice them are told from those that do not."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import Counter

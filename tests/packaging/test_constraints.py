@@ -1,7 +1,5 @@
 """The constraints: what pip needs to find versions at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 

@@ -1,7 +1,5 @@
 """What the wheel and the source distribution hold, and what they say of themselves."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tarfile

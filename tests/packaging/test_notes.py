@@ -1,7 +1,5 @@
 """The notes of a release, from the changelog."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

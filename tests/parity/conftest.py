@@ -1,7 +1,5 @@
 """Each recording is read once by the plugin, which takes seconds, and once by the package."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

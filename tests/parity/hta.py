@@ -5,8 +5,6 @@ start of each event up to a whole microsecond and its end down, which takes up t
 read ends in its own exception.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`report --beside-plugin`: each difference has its cause."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

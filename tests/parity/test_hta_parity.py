@@ -5,8 +5,6 @@ It is no part of the development environment, for what it asks for brings all of
     pip install --no-deps traceinsight==0.6.1 plotly narwhals
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

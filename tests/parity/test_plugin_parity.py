@@ -1,7 +1,5 @@
 """Where the plugin is right, the report gives the same figures within 1%."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Where the plugin is wrong, both sides are shown."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading JSON with production's chunks and, to compare, with the standard library."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Recordings of torch_npu: an event list with process tracks and task types instead of categories."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

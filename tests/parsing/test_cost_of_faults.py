@@ -1,7 +1,5 @@
 """What a fault costs: about its own event and one chunk decoded again, however large the file."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager

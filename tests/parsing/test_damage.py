@@ -1,7 +1,5 @@
 """What is broken costs what is broken and no more, is counted, and is said."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Members of the wrong type cost themselves, not their event, and never a nanosecond of another."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from decimal import Decimal

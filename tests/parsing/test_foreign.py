@@ -1,7 +1,5 @@
 """Files of other programs, made by them and cut short, are named for what they are, and never analysed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

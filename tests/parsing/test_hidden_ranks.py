@@ -1,7 +1,5 @@
 """Ranks of a job whose files have one name: the files state their ranks."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What would use up memory or time is left out, and said, with the option that lets it in."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 from dataclasses import fields, replace

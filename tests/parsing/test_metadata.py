@@ -1,7 +1,5 @@
 """A trace file that holds secrets is named, and no report shows them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whatever is done to a file, it gives a result whose sums hold, or a clear error."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,9 +52,8 @@ MUTATIONS = st.lists(
 
 def recording(generation: Generation, framing: Framing, indent: int | None) -> bytes:
     builder = TraceBuilder(generation, origin_us=1_623_142_623_460_111).device(0, name="V100").profiler_span(0, 300)
-    for step in range(3):
-        at = 100 * step
-        builder.step(step, at, at + 100).loader(at, at + 10).op("aten::mm", at + 10, at + 30, types=["float"])
+    for at in builder.steps(3, 100):
+        builder.loader(at, at + 10).op("aten::mm", at + 10, at + 30, types=["float"])
         builder.launch(at + 15, at + 18, kernel=(at + 20, at + 60), blocks_per_sm=0.5, occupancy_percent=30)
         builder.copy(at + 31, at + 32, on_device=(at + 60, at + 64)).item(at + 40, at + 80, copy=(at + 70, at + 71))
     return builder.text(framing=framing, indent=indent)

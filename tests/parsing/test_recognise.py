@@ -1,7 +1,5 @@
 """A file that is no recording is named for what it is, by its content, and the message says what to give instead."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Files that hold a recording again, as tools write them beside it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Unreadable files are reported, and the rest is read."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A file read in two parts, one in another process, gives the trace that one process reads."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import subprocess

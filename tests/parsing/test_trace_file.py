@@ -1,7 +1,5 @@
 """From a file to a trace, or to a sentence that says what the file is instead."""
 
-from __future__ import annotations
-
 import os
 from decimal import Decimal
 from pathlib import Path

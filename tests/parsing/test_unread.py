@@ -1,7 +1,5 @@
 """Device events of categories that no table knows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A CUDA device of bounded memory for a torch without one: torch's functions on the model of its allocator."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

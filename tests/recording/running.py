@@ -1,7 +1,5 @@
 """Runs scripts as a user does, with and without a capture."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``record PID`` attaches to a process that was started without TraceAdvisor."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

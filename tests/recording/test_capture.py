@@ -1,7 +1,5 @@
 """Complete captures of training scripts in other processes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Texts of scripts and libraries reach the manifest and the terminal without secrets or escape sequences."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A device that fails, or another profiler, costs the recording and nothing else: the script ends as it would alone."""
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

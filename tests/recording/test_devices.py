@@ -1,7 +1,5 @@
 """The GPUs of a training are asked for while they answer, with stand-ins of ``torch.cuda``'s functions."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A disk that is full while the script trains."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Scripts that never train: each batch of a loader is an iteration, or each repetition of the calls of models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

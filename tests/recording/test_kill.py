@@ -1,7 +1,5 @@
 """A run that is killed at any moment leaves a capture that can be read."""
 
-from __future__ import annotations
-
 import os
 import queue
 import random

@@ -3,8 +3,6 @@
 Written from a list of kinds, before the thresholds were looked at. Each line that is to be named ends with ``# HERE``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One rank is late: which one, with what, and in which line. Real ranks under torchrun, on Gloo."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Other programs on the machine do not change which fix comes first."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``traceadvisor.step()`` marks steps for the capture that a process is in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

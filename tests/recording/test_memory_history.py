@@ -1,7 +1,5 @@
 """A capture remembers the latest allocations, and writes them when device memory runs out."""
 
-from __future__ import annotations
-
 import gzip
 import inspect
 import pickle

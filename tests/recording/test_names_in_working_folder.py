@@ -1,7 +1,5 @@
 """Modules in the working directory are the script's: no import of ours takes one that a plain run would not import."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

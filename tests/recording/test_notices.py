@@ -1,7 +1,5 @@
 """What a capture says on standard error while the script runs, and at a signal."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

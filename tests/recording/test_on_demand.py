@@ -1,7 +1,5 @@
 """``capture --on-demand`` and ``record``: a running training is recorded when somebody asks for it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

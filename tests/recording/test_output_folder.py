@@ -1,7 +1,5 @@
 """The output is checked before the script starts."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

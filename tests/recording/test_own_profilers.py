@@ -1,7 +1,5 @@
 """Profilers of Python code that a script starts give what they give without a capture."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files of a rank, while the run goes on."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

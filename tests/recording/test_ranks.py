@@ -1,7 +1,5 @@
 """Two ranks under torchrun, on Gloo."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

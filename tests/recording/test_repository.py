@@ -1,7 +1,5 @@
 """The Git repository of a script."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

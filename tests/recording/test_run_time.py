@@ -4,8 +4,6 @@ What the script measures within a part is no longer than the part, and what it m
 holds on a machine of any speed.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

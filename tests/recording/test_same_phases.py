@@ -1,7 +1,5 @@
 """All ranks record the same steps."""
 
-from __future__ import annotations
-
 import pytest
 from torch._C._distributed_c10d import HashStore
 

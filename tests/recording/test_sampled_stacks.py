@@ -1,7 +1,5 @@
 """The Python stack of a captured run, from the script to the report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

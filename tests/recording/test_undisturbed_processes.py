@@ -1,7 +1,5 @@
 """What a capture leaves out of the script: warnings of torch, loader workers, the garbage collector."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 from pathlib import Path

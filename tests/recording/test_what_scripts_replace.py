@@ -1,7 +1,5 @@
 """Scripts that replace parts of Python, or use up the machine, end as they would alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

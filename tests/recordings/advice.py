@@ -5,8 +5,6 @@
 into ``benchmarks/validation/details.md`` and the reasons into ``benchmarks/advice-by-recording.md``.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

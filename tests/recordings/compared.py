@@ -4,8 +4,6 @@ Measured steps come from the step times of the captures. Predicted steps come fr
 change. No figure is typed in.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Sequence

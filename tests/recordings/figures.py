@@ -1,7 +1,5 @@
 """The figures of one recording that are worth writing down, in whole nanoseconds, from either reading of it."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

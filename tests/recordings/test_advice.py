@@ -1,7 +1,5 @@
 """The advice of reports, held against what experts say of the same recordings."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Recordings of torch 2.15.0 with planted faults: a report names the line (``benchmarks/planted/lines.py``)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

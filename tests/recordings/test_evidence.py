@@ -1,7 +1,5 @@
 """The evidence of every finding explains its saving, and every passed check passes in the direction that it says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache

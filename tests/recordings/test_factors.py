@@ -1,7 +1,5 @@
 """The factors of simulated fixes beside the measurements that they rest on."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the kit for GPU machines measured, on the page of predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compares the proposed loader settings, and the steps predicted with them, with steps that were then measured."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Trainings of kinds that have no recording here are captured anew, and the report names their fault first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Compares predicted savings with changes that were then measured."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What people reported of slow trainings, rebuilt in small: each report names the cause, and nothing that is not."""
 
-from __future__ import annotations
-
 import shutil
 import timeit
 from dataclasses import dataclass

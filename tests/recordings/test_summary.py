@@ -1,7 +1,5 @@
 """The summary of docs/validation.md, counted from the tables that it links to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

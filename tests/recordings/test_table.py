@@ -1,7 +1,5 @@
 """What every public recording says, written down once and derived twice."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small HTTP server whose connections can fail: it serves files, or passes requests on to another server."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import threading

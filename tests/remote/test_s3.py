@@ -1,7 +1,5 @@
 """Recordings in S3: the server of moto, a process of its own, stands for it."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

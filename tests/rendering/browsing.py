@@ -1,7 +1,5 @@
 """Drives a real browser: loads a page, runs a script in it, and returns what the script answers."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

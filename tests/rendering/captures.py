@@ -3,8 +3,6 @@
 A run of a minute: undisturbed steps of 168 ms, profiler at its thirtieth second, a stall at the export.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path

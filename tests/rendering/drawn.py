@@ -1,7 +1,5 @@
 """PDF documents of reports: each is drawn once per test run, because that takes seconds."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -3,8 +3,6 @@
 The browser is told what to do over two pipes, as its protocol for developer tools has it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """A report in each format, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 

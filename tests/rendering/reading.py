@@ -1,7 +1,5 @@
 """Parses rendered pages for tests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from html.parser import HTMLParser
 

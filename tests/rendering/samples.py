@@ -1,7 +1,5 @@
 """One minute of telemetry built by hand, with its figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks the page of every sample with axe-core in a real browser, and with html-validate."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Opens pages in a real browser."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Users of an NPU read of NPUs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The first screen: what was recorded, the contents, the bar of a finding, and one line of cautions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html import escape
 

@@ -1,7 +1,5 @@
 """How far down the first finding is, in a real browser."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

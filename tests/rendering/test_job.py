@@ -1,7 +1,5 @@
 """The part of a report about the ranks of a job."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from traceadvisor.model.loader_time import LoaderPart, LoaderTime, MakerPart, MakerTime
 from traceadvisor.rendering.content.report.loader_time import LOADER_PART, MAKER_PART, MEANING, loader_time_blocks
 from traceadvisor.rendering.document.blocks import Group, Prose

@@ -1,7 +1,5 @@
 """Pages about memory begin with what to change, or with what was asked for when memory ran out."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports on memory snapshots: alone, several, and beside traces, in each format."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 from functools import cache

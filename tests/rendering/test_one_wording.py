@@ -1,7 +1,5 @@
 """Every format words a finding alike: its saving, how certain that is, and its fix."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where time comes from, as every format shows it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which files in the way are TraceAdvisor's own, and which are the user's."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

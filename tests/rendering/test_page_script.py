@@ -1,7 +1,5 @@
 """The page's script in a real browser: tables, the trace, links into it; and the page without scripts."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The pictures of docs/images/ show the pages of the code of today. ``make report-pictures`` draws them anew."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Lines of the whole run, as every format shows them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

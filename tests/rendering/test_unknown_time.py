@@ -1,7 +1,5 @@
 """Unknown time, and a sole step behind carry-in, in every format of a report of one trace."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -22,9 +20,8 @@ from traceadvisor.results import report_json
 def unsure() -> TraceBuilder:
     """Four steps of 10 ms: in the first a copy waits 3 ms for work from before, in all a kernel is lost for 1 ms."""
     builder = TraceBuilder()
-    for number in range(4):
-        at = 10_000 * number
-        builder.step(number, at, at + 10_000).loader(at, at + 400).op("aten::copy_", at + 500, at + 9_990)
+    for number, at in enumerate(builder.steps(4, 10000)):
+        builder.loader(at, at + 400).op("aten::copy_", at + 500, at + 9_990)
         begun = at + (3_600 if not number else 620)
         builder.copy(at + 600, begun + 110, on_device=(begun, begun + 100))
         builder.launch(at + 4_000, at + 4_010, kernel=(at + 4_020, at + 6_000), name="sgemm")

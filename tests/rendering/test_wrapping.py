@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ast
 import unicodedata
 from collections.abc import Callable

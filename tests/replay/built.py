@@ -1,7 +1,5 @@
 """From a built trace to its graph, and edits of a graph that a test can do in its head."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Discrete events in the order of time, and processes that wait for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from itertools import count

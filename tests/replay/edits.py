@@ -1,7 +1,5 @@
 """Programs with something mended: the same durations of everything else."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -8,8 +8,6 @@ Independent of the package, which goes the other way, and as simple as it can be
 thread, the loader's workers and each operation of the device are processes that wait for one another (``clock.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

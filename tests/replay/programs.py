@@ -1,7 +1,5 @@
 """Training programs of many shapes, each from a few numbers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tests.replay.program import (

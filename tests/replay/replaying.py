@@ -1,7 +1,5 @@
 """From a simulated run to its replay, and what was predicted beside what would have been."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean

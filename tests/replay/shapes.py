@@ -1,7 +1,5 @@
 """Any shape of a program, for property tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import settings

@@ -4,8 +4,6 @@ The two share nothing but the recording. Where all operations of a kind take equ
 the prediction is exact but for rounding; where everything varies by 5%, medians stand for single values.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from statistics import median
 

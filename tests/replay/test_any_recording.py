@@ -1,7 +1,5 @@
 """Random small traces: whatever they hold, the replay goes through, and what must not change does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

@@ -1,7 +1,5 @@
 """What is the same for every task of a recording, measured and assumed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ In every trace a launch call takes 2 us, a kernel starts 1 us after it, a queued
 wait returns 2 us after what it waited for.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 

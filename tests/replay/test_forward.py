@@ -1,7 +1,5 @@
 """The forward simulator on schedules worked out by hand: a call takes 4 us, a kernel starts 5 us after it at best."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,9 +50,7 @@ def test_a_replay_that_reproduces_the_recorded_step_is_trusted(tmp_path: Path) -
 
 def test_a_replay_that_misses_the_step_is_not_trusted(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        start = 100 * number
-        builder.step(number, start, start + 100)
+    for start in builder.steps(4, 100):
         for at in (start, start + 10, start + 20):
             builder.launch(at, at + 2, kernel=(at + 3, at + 4))
         # 20 us late, for no reason, and the host waits for it
@@ -107,9 +103,8 @@ def test_unexplained_waits_are_a_reason_for_doubt() -> None:
 
 def test_where_the_cpu_alone_explains_the_step_a_saving_of_the_gpu_says_so(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        start = 100 * number
-        builder.step(number, start, start + 100).launch(start + 10, start + 12, kernel=(start + 13, start + 20))
+    for start in builder.steps(4, 100):
+        builder.launch(start + 10, start + 12, kernel=(start + 13, start + 20))
     facts = facts_of(builder, tmp_path)
     pinned, ready = simulated(facts, PinnedCopies(frozenset())), simulated(facts, NoDataWait())
     assert pinned is not None

@@ -1,7 +1,5 @@
 """When the workers of a loader are taken to set the pace, and whether one pace stands for all their batches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -126,9 +124,8 @@ def test_two_turns_beside_the_first_and_the_last_step_tell_of_workers(steps: int
 
 def test_fewer_fetches_than_one_turn_of_the_workers_show_no_pace(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(12):
-        start = 100_000 * number
-        builder.step(number, start, start + 100_000).op("aten::linear", start + 60_000, start + 100_000)
+    for number, start in enumerate(builder.steps(12, 100000)):
+        builder.op("aten::linear", start + 60_000, start + 100_000)
         if number == 5:
             builder.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, start + 60_000)
     facts = facts_of(builder, tmp_path)

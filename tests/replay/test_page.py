@@ -1,7 +1,5 @@
 """``docs/how-savings-are-estimated.md`` tells what every what-if assumes."""
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """The replay on recordings that others made: it gives the steps again, and foresees a change that was made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Of recorded steps that take longer than undisturbed ones, a fix saves what it saves of the undisturbed ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,8 +127,7 @@ def test_where_the_device_hides_some_of_it_the_overhead_is_unknown() -> None:
 def _on_the_host(folder: Path, undisturbed_us: float, recorded_us: float = 100) -> Replay:
     """Steps of 100 us: 20 of loading, 30 forward, 20 backward, 10 in the optimizer and 20 for a log."""
     builder = TraceBuilder()
-    for start in range(0, 400, 100):
-        builder.step(start // 100, start, start + 100)
+    for start in builder.steps(4, 100):
         builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, start + 20)
         builder.op("aten::conv2d", start + 20, start + 50)
         builder.op("autograd::engine::evaluate_function: ConvolutionBackward0", start + 50, start + 70)
@@ -202,8 +199,7 @@ def test_the_pace_of_workers_is_that_of_undisturbed_steps(tmp_path: Path) -> Non
 def _with_workers(folder: Path, timing: RunTiming) -> Replay:
     """Steps of 100 ms, of which the loop waits for its workers for 25."""
     builder = TraceBuilder()
-    for start in range(0, 600_000, 100_000):
-        builder.step(start // 100_000, start, start + 100_000)
+    for start in builder.steps(6, 100000):
         builder.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, start + 25_000)
         builder.op("autograd::engine::evaluate_function: AddmmBackward0", start + 25_000, start + 100_000)
     facts = facts_of(builder, folder)

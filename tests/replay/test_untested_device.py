@@ -1,7 +1,5 @@
 """Savings of the host's time that end at a device of which a recording tells little."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -24,9 +22,7 @@ def test_a_device_that_sets_the_pace_only_once_the_fix_is_made_makes_it_less_sur
 ) -> None:
     """Steps of 100 ms of host, 40 of which in the loader: without these a kernel of 90 ms is what they wait for."""
     builder = TraceBuilder()
-    for number in range(6):
-        start = number * 100_000
-        builder.step(number, start, start + 100_000)
+    for start in builder.steps(6, 100000):
         builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, start + 40_000)
         builder.launch(start + 40_000, start + 40_010, kernel=(start + 40_020, start + 40_020 + kernel_ms * 1_000))
     facts = facts_of(builder, tmp_path)

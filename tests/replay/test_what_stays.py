@@ -1,7 +1,5 @@
 """What an edit is not about stays as it is, in programs that mix it with what the edit is about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given, settings

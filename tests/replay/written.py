@@ -1,7 +1,5 @@
 """The recording that torch's profiler would make of a simulated run."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import assert_never
 

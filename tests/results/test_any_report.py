@@ -1,7 +1,5 @@
 """A report with any values in any of its fields: no text is forgotten, and all is read back as it was written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import is_dataclass

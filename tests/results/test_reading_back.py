@@ -1,7 +1,5 @@
 """A report that was written as JSON can be read back."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

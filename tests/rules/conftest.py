@@ -4,8 +4,6 @@ Its fix declares the parts of the program that it names, and its change is run, 
 recording without the evidence of its mechanism (``mechanisms.py``).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

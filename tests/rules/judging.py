@@ -1,7 +1,5 @@
 """Runs one rule on a built trace, as the engine does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.build import TraceBuilder

@@ -4,8 +4,6 @@ A symptom, such as idle time or a slow step, stays: without the evidence of its 
 Where the mechanism is a stretch of time in which nothing is recorded, the events around it go.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """The parts of a program that the words of a fix are about."""
 
-from __future__ import annotations
-
 import re
 
 from traceadvisor.model.findings import Fix

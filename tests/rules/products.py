@@ -3,8 +3,6 @@
 A product of three 4,096 x 4,096 matrices takes 440.5 µs in 16 bits at the peak rate.
 """
 
-from __future__ import annotations
-
 from tests.build import TraceBuilder
 
 A100 = {"name": "NVIDIA A100-SXM4-40GB", "computeMajor": 8, "computeMinor": 0}

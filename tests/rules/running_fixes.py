@@ -11,8 +11,6 @@ What a CPU build of torch cannot have is replaced before the code runs, and noth
 Shell commands are not run. They are split as a shell does, and their options are looked up.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """What every rule owes its reader."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pkgutil
@@ -13,15 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import TraceBuilder
+from tests.rules.judging import facts_of
 from traceadvisor import rules
 from traceadvisor.cli.rules_command import rule_page
 from traceadvisor.config import Settings
 from traceadvisor.judging.catalogue import all_rules, read_catalogue
 from traceadvisor.judging.thresholds import threshold_types
+from traceadvisor.model.findings import Input
 from traceadvisor.results.json_schemas import field_docs
 from traceadvisor.rules.base import SECTIONS
 
-OUTCOMES = {"finding": "Found", "clear": "Clear", "skipped": "Skipped"}
+OUTCOMES = {"finding": "Found", "clear": "Clear"}
 """What a rule's test calls, for it asserts as much, or asserts itself."""
 
 
@@ -92,7 +93,7 @@ def test_every_default_is_a_value_that_may_be_set() -> None:
     assert [rule for rule in all_rules() if rule not in known] == []
 
 
-def test_every_rule_has_tests_that_find_pass_and_skip() -> None:
+def test_every_rule_has_tests_that_find_and_pass() -> None:
     for rule in all_rules():
         group, module = type(rule).__module__.split(".")[-2:]
         path = Path(__file__).parent / group / f"test_{module}.py"
@@ -107,8 +108,8 @@ def test_every_rule_has_tests_that_find_pass_and_skip() -> None:
         ("from judging import skipped\nfrom findings import Clear", set()),
         ("def test() -> Clear: return 'skipped('", set()),
         ("def test(): outcome.finding", set()),
-        ("def test(): assert isinstance(_outcome(), Clear | Skipped)", {"Clear", "Skipped"}),
-        ("def test(): found = Captured().finding(R()); skipped(R())", {"finding", "skipped"}),
+        ("def test(): assert isinstance(_outcome(), Clear | Skipped)", {"Clear"}),
+        ("def test(): found = Captured().finding(R()); skipped(R())", {"finding"}),
     ],
 )
 def test_imports_and_mentions_are_no_assertions(source: str, asserted: set[str]) -> None:
@@ -127,6 +128,31 @@ def _asserted(source: str) -> set[str]:
             case _:
                 pass
     return names
+
+
+BARE = {
+    Input.DEVICE: "No kernels were recorded",
+    Input.LOADER: "No data loader events",
+    Input.LAUNCHES: "No launch calls",
+    Input.COLLECTIVES: "No collectives",
+    Input.STACKS: "with_stack=True",
+    Input.DTYPES: "record_shapes=True",
+    Input.SHAPES: "record_shapes=True",
+    Input.DEVICE_MODEL: "The GPU's capabilities are unknown",
+    Input.PEAK_RATES: "peak rates",
+    Input.SETTINGS: "traceadvisor capture",
+    Input.HOST_TELEMETRY: "The CPU was not sampled",
+    Input.DEVICE_TELEMETRY: "The GPU was not sampled",
+    Input.DEVICE_MEMORY: "profile_memory=True",
+    Input.SEVERAL_STEPS: "Fewer than 3 steps",
+}
+"""What a recording of one step with one operator lacks, and a part of the reason."""
+
+
+@pytest.mark.parametrize("need", BARE)
+def test_each_input_says_why_it_is_missing(need: Input, tmp_path: Path) -> None:
+    facts = facts_of(TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90), tmp_path)
+    assert BARE[need] in (facts.missing(frozenset({need})) or "")
 
 
 def test_a_rule_refines_only_rules_that_exist() -> None:

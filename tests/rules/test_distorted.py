@@ -1,7 +1,5 @@
 """Savings on recordings whose steps took far longer than undisturbed ones: limits that fit an undisturbed step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -87,9 +85,8 @@ def test_no_limit_is_below_the_undisturbed_time_whatever_recording_made_longer(
     loader_us, claimed_us, others_us = (ns for ns, _ in parts)
     recorded = [round(ns * growth) for ns, growth in parts]
     builder, steps = TraceBuilder(), []
-    for number in range(5):
-        start = sum(recorded) * number
-        builder.step(number, start, start + sum(recorded)).loader(start, start + recorded[0])
+    for number, start in enumerate(builder.steps(5, sum(recorded))):
+        builder.loader(start, start + recorded[0])
         steps.append(TimedStep(number, number, sum(recorded) * US, recorded[0] * US, 1, StepState.RECORDED))
     undisturbed_us = loader_us + claimed_us + others_us
     steps += [

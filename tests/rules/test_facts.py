@@ -1,7 +1,5 @@
 """What facts do for every rule: findings with savings, popular fixes, inputs that are missing."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from pathlib import Path
@@ -33,8 +31,8 @@ def _facts(folder: Path) -> Facts:
 
 def _two_steps() -> TraceBuilder:
     builder = TraceBuilder()
-    for start in (0, 100):
-        builder.step(start // 100, start, start + 100).op("aten::mm", start, start + 100)
+    for start in builder.steps(2, 100):
+        builder.op("aten::mm", start, start + 100)
     return builder
 
 

@@ -1,7 +1,5 @@
 """Fixes are code that runs, and the table of torch versions is right about the torch that is installed."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import pkgutil

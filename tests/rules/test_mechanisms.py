@@ -1,7 +1,5 @@
 """Each rule has evidence of its mechanism, which ``conftest.py`` takes from recordings on which the rule fires."""
 
-from __future__ import annotations
-
 from tests.rules.mechanisms import MECHANISMS
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.rules.base import RankRule, SnapshotRule

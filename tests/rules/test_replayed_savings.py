@@ -1,7 +1,5 @@
 """What rules say is saved where the recording can be replayed: six steps that all take the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What each rule says that its fix saves of one recording."""
 
-from __future__ import annotations
-
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.run_rule import run_rule

@@ -1,7 +1,5 @@
 """Recordings about which less is known: the same events without some of what describes them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

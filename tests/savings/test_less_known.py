@@ -1,7 +1,5 @@
 """The less is known about a recording, the wider the interval of a saving: no limit falls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The order of the findings of one recording, with a simulation whose results are written down in the test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Samples of undisturbed steps bound a limit from below: a fix of some lines may save at least their share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -24,8 +22,8 @@ SAMPLED = sorted(path.parent for path in CHECKOUT.glob("*/**/stacks.0.jsonl") if
 def _logging(kernel_us: int) -> TraceBuilder:
     """Steps of 1 ms on a GPU, of which 100 us are in ``write``."""
     builder = TraceBuilder()
-    for start in range(0, 4000, 1000):
-        builder.step(start // 1000, start, start + 1000).python("train.py(10): train", start, start + 1000)
+    for start in builder.steps(4, 1000):
+        builder.python("train.py(10): train", start, start + 1000)
         builder.op("aten::mm", start, start + 40).launch(start + 5, start + 10, kernel=(start + 20, start + 120))
         builder.python("train.py(60): write", start + 140, start + 290)
         for at in range(start + 300, start + 990, 10):

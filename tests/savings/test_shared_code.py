@@ -1,7 +1,5 @@
 """What other fixes surely leave of a finding, by the code in which samples show its time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Two recordings of one program agree: the intervals of what each fix saves overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path

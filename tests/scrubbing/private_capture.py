@@ -1,7 +1,5 @@
 """A capture that tells about people and machines at every place where a capture can."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,9 +32,8 @@ def private_trace(names: Iterable[str] = ()) -> TraceBuilder:
     builder.device(0, name="NVIDIA H100", totalGlobalMem=80 << 30, computeMajor=9, computeMinor=0, uuid="zquuid")
     builder.distributed(0, 2, backend="nccl").member("args", ["--password", "zqpassword"])
     frames = [f"{HOME}/train.py(41): step", "/opt/zqenv/lib/python3.11/site-packages/zqpackage/core.py(3): call"]
-    for number in range(2):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).op("aten::mm", at + 10, at + 400, stack=frames, types=["float", "zq/type"])
+    for at in builder.steps(2, 1000):
+        builder.op("aten::mm", at + 10, at + 400, stack=frames, types=["float", "zq/type"])
         builder.launch(at + 20, at + 30, kernel=(at + 40, at + 300), name="gemm_kernel").loader(at + 400, at + 500)
         builder.python(f"{HOME}/train.py(41): step", at, at + 900, called=f"{HOME}/train.py:77")
         builder.python("zqmodule/net.py(7): forward", at, at + 800, called=f"{HOME}/train.py:43")

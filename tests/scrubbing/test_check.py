@@ -1,7 +1,5 @@
 """`scrub --check`: recordings that are no scrubbed copies, and reports with secrets."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

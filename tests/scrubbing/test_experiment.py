@@ -1,7 +1,5 @@
 """A copy of what `sweep` or `try` wrote holds nothing private, whichever version wrote it."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

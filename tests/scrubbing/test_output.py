@@ -1,7 +1,5 @@
 """A copy is written as a whole or not at all, and never over anything."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """No text about people and machines is in a copy."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """A report on a copy shows the same figures."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

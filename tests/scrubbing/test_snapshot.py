@@ -1,7 +1,5 @@
 """A scrubbed memory snapshot shows the same figures, and neither paths nor names of people."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

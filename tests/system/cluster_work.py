@@ -1,7 +1,5 @@
 """Work for the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Recordings read by a real Dask cluster: a scheduler and workers in processes of their own."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import socket

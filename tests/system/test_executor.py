@@ -1,7 +1,5 @@
 """Real processes. Their functions stand at the top of this file, where they can be imported."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 A piece is what one of its repetitions takes, alone or behind what the pattern needs before it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every regular expression of the package takes time that grows as the text does, whatever the text."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Every secret that is known to leak into command lines and messages, in every surrounding in which it occurs."""
 
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.text.cleaning import clean

@@ -1,7 +1,5 @@
 """The beginnings of tokens in ``tokens.toml``. Tokens are put together here: no scanner finds one in this file."""
 
-from __future__ import annotations
-
 from itertools import cycle, islice
 from typing import Any
 

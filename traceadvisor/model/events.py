@@ -145,6 +145,11 @@ class EventTable:
         """The time of some events in some spans; shape of the rows."""
         return spans.measure_in(self.start_ns[rows], self.end_ns[rows])
 
+    def within(self, spans: SpanSet, rows: Int64) -> Int64:
+        """Those of some rows whose events start in some spans, in the same order."""
+        found: Int64 = rows[spans.contains(self.start_ns[rows])]
+        return found
+
     @staticmethod
     def dtypes() -> dict[str, type[np.generic]]:
         """Column name to element type, in column order."""

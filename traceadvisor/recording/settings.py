@@ -7,13 +7,14 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
+from traceadvisor.bundle.settings import RECORDED_ENV, THREAD_POOLS, RecordedLoader, RecordedSettings
 from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
 from traceadvisor.recording.gc_timer import GcTimer
@@ -29,13 +30,15 @@ from traceadvisor.recording.loop.unused_graphs import UnusedGraphs
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.recording.script.own_lines import own_lines
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
-from traceadvisor.recording.thread_pools import thread_pools
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
 
 COUNTED_STEPS = 8
 """Steps of optimizers, in which each of them steps once: their parameters are counted."""
+
+MOST_MAPS_BYTES = 1 << 24
+"""Bytes of the list of mapped files that are read."""
 
 
 class SettingsSeen:
@@ -222,6 +225,17 @@ def _allocator_retries() -> int | None:
         return None
     every = range(torch.cuda.device_count())
     return sum(int(torch.cuda.memory_stats(index).get("num_alloc_retries", 0)) for index in every)
+
+
+def thread_pools(maps: Path = Path("/proc/self/maps")) -> tuple[str, ...]:
+    """Return the mapped native libraries that compute in threads of their own; none where the system does not tell."""
+    try:
+        with maps.open("rb") as file:
+            lines = file.read(MOST_MAPS_BYTES).splitlines()
+    except OSError:
+        return ()
+    files = {line.rpartition(b"/")[2].decode(errors="replace") for line in lines if b"/" in line}
+    return tuple(name for name, begins in THREAD_POOLS.items() if any(file.startswith(begins) for file in files))
 
 
 def _sync_debug_mode() -> int | None:

@@ -118,11 +118,11 @@ def recorded_work(events: EventTable, launches: Launches) -> Work:
 def recorded_waits(trace: Trace, launches: Launches, work: Work) -> Waits:
     """Return calls that wait for the device without launching anything."""
     events = trace.events
-    frees = rows_named(trace, Kind.RUNTIME, lambda name: _FREE.match(name) is not None)
+    frees = rows_named(trace, Kind.RUNTIME, _FREE.match)
     rows = either(either(blocking_rows(trace, launches), profiler_stop_rows(trace)), frees)
     rows = without(rows, work.call_row)
-    is_all = name_mask(trace.names, lambda name: _WHOLE_DEVICE.search(name) is not None)[events.name_id[rows]]
-    is_event = name_mask(trace.names, lambda name: _EVENT.search(name) is not None)[events.name_id[rows]]
+    is_all = name_mask(trace.names, _WHOLE_DEVICE.search)[events.name_id[rows]]
+    is_event = name_mask(trace.names, _EVENT.search)[events.name_id[rows]]
     target = _targets(events, work, rows, any_stream=is_all | is_event)
     ended = np.where(target == NONE, 0, work.end_ns[target]) if work.row.size else np.zeros_like(rows)
     own = np.maximum(events.end_ns[rows] - np.maximum(events.start_ns[rows], ended), 0)
@@ -141,7 +141,7 @@ def stream_dependencies(trace: Trace, work: Work) -> Int64:
     result = np.full(work.row.size, NONE, dtype=np.int64)
     if work.stream_count < 2:
         return result
-    calls = rows_named(trace, Kind.RUNTIME, lambda name: _STREAM_WAIT.search(name) is not None)
+    calls = rows_named(trace, Kind.RUNTIME, _STREAM_WAIT.search)
     launched = np.searchsorted(work.call_start_ns, events.start_ns[calls])
     others = np.flatnonzero(events.kind[work.row] != Kind.COPY_H2D)
     following = np.searchsorted(others, launched)

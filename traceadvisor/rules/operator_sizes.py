@@ -53,14 +53,10 @@ def looped_ns(facts: Facts, rows: Int64) -> int:
 
 def operators_in(facts: Facts, passes: SpanSet) -> Int64:
     """Outermost operators that start in the passes."""
-    rows = outermost_operators(facts)
-    within: Int64 = rows[passes.contains(facts.trace.events.start_ns[rows])]
-    return within
+    return facts.trace.events.within(passes, outermost_operators(facts))
 
 
 def outermost_operators(facts: Facts) -> Int64:
     """Operators of the training thread in typical steps, without those inside others."""
-    tree, events = facts.tree, facts.trace.events
-    rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
-    chosen: Int64 = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
-    return chosen
+    rows = facts.tree.rows[facts.tree.tops(facts.observation.thread)]
+    return facts.trace.events.within(facts.steps.typical_windows, rows)

@@ -1,7 +1,5 @@
 """Operations counted from recordings, against those that torch counts while it runs the same code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

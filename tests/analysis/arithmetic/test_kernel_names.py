@@ -1,7 +1,5 @@
 """What names of real kernels tell."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Late ranks and their causes, worked out by eye."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Kinds of collectives, by the names that libraries and frameworks give them."""
 
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.analysis.communication.collectives import bus_factor, kind_named

@@ -1,7 +1,5 @@
 """Kinds, purposes and figures on recordings by others, as read by hand from their events."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

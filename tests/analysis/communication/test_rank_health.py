@@ -1,7 +1,5 @@
 """Recordings that are not those of a run's ranks, once each and of the same moment, are told apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -19,9 +17,8 @@ def record(path: Path, rank: int, world_size: int = 2, *, base_ns: int | None = 
     builder = TraceBuilder().distributed(rank, world_size)
     if base_ns is not None:
         builder.base_time(base_ns)
-    for number in range(3):
-        at = 100 * number
-        builder.step(number, at, at + 100).loader(at, at + 5).op("aten::mm", at + 5, at + 50)
+    for at in builder.steps(3, 100):
+        builder.loader(at, at + 5).op("aten::mm", at + 5, at + 50)
         for device in range(devices):
             builder.launch(at + 10, at + 11, kernel=(at + 12, at + 60), device=device)
             builder.collective(at + 20, at + 21, kernel=(at + 60, at + 90), device=device)

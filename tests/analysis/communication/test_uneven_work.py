@@ -1,7 +1,5 @@
 """Work of ranks by the shapes of what they multiply, worked out by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stacks inside torch's data loader, as samples show them."""
 
-from __future__ import annotations
-
 from tests.analysis.sampled.sampling import MAIN, library
 from traceadvisor.model.samples import SampledFrame
 

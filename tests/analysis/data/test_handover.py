@@ -1,7 +1,5 @@
 """The time to receive a batch that is ready, from timed steps and timed batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Loading on a machine whose cores other programs use."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 

@@ -1,7 +1,5 @@
 """Waits by number of workers, against an independent simulation of the loader and against figures by eye."""
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 

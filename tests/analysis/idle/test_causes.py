@@ -1,7 +1,5 @@
 """Why the device is idle: the first cause that holds, instant by instant, each shown with the fewest events."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

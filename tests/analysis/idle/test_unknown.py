@@ -1,7 +1,5 @@
 """Unknown time: each reason on a small trace, and beside it what must not count as unknown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -217,9 +215,8 @@ def test_a_shorter_graph_with_other_operations_is_whole(tmp_path: Path) -> None:
 
 def test_kernels_of_graphs_without_a_link_to_their_launch_are_not_lost(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).launch(at, at + 10, kernel=(at + 20, at + 30))
+    for at in builder.steps(3, 1000):
+        builder.launch(at, at + 10, kernel=(at + 20, at + 30))
         builder.runtime("hipGraphLaunch", at + 40, at + 50).kernel(at + 60, at + 500)
     facts = facts_of(builder, tmp_path)
     assert not facts.unknown.spans

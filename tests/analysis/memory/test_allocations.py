@@ -1,7 +1,5 @@
 """Requested bytes over time are exact: recorded events, and what the blocks at the end say of the time before."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from pathlib import Path

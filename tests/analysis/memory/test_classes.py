@@ -1,7 +1,5 @@
 """The classes of the peak agree with arithmetic: N parameters in float32 with AdamW have 4N, 4N and 8N bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Device memory by the operator that allocates it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.analysis.analysing import facts_of

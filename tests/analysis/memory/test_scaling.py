@@ -1,7 +1,5 @@
 """What fits, predicted from snapshots of several lengths or batches, against the programs really run at others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

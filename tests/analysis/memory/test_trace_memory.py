@@ -1,7 +1,5 @@
 """Memory of a trace's events: the same figures as a snapshot of the same program, and as the totals in the events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which call runs at each instant, compared with looking at all calls."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

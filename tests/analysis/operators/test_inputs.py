@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.analysis.operators.inputs import Inputs, read_inputs

@@ -1,7 +1,5 @@
 """Whose file it is, from what profilers leave of its path."""
 
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.analysis.operators.source_files import is_library

@@ -1,7 +1,5 @@
 """The optimizer's own time: without the forward and backward passes of closures."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,9 +97,8 @@ def test_kernels_of_the_closure_are_not_the_optimizers(tmp_path: Path) -> None:
 def test_short_kernels_of_a_forward_pass_in_a_closure_are_no_unfused_optimizer(tmp_path: Path) -> None:
     def steps(first_us: int) -> TraceBuilder:
         builder = TraceBuilder()
-        for number in range(3):
-            start = 1_000 * number
-            builder.step(number, start, start + 1_000).optimizer(start, start + 900)
+        for number, start in enumerate(builder.steps(3, 1000)):
+            builder.optimizer(start, start + 900)
             builder.op("aten::linear", start + 10, start + 15, sequence=number)
             builder.op(NODE, start + 400, start + 500, thread=AUTOGRAD, sequence=number)
             for at in range(start + first_us, start + first_us + 360, 6):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.analysis.analysing import facts_of
@@ -42,8 +40,8 @@ def test_a_synchronise_of_a_stream_is_not_the_profilers(tmp_path: Path) -> None:
 
 def test_where_every_step_ends_with_one_the_last_is_the_runs_too(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, at in enumerate((0, 100)):
-        builder.step(number, at, at + 100).launch(at + 10, at + 12, kernel=(at + 13, at + 50))
+    for at in builder.steps(2, 100):
+        builder.launch(at + 10, at + 12, kernel=(at + 13, at + 50))
         builder.sync(at + 60, at + 90, name="cudaDeviceSynchronize")
     assert _stops(builder, tmp_path) == []
     assert _stops(builder.sync(200, 210, name="cudaDeviceSynchronize"), tmp_path) == ["cudaDeviceSynchronize"]

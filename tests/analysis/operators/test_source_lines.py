@@ -1,7 +1,5 @@
 """The user's own line behind an event, from the stacks of both generations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where the time of trainings comes from that are recorded here, with today's torch."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where time comes from: each table shown with the fewest events."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -226,8 +224,8 @@ def test_a_stack_has_the_users_outermost_and_innermost_frame_and_the_owner(tmp_p
 
 def test_frames_around_the_training_loop_are_not_the_outermost(tmp_path: Path) -> None:
     builder = TraceBuilder().python("train.py(1): main", 0, 200)
-    for number, start in enumerate((0, 100)):
-        builder.step(number, start, start + 100).python("train.py(9): step", start + 1, start + 50)
+    for start in builder.steps(2, 100):
+        builder.python("train.py(9): step", start + 1, start + 50)
         builder.op("a", start + 2, start + 9).launch(start + 3, start + 5, kernel=(start + 5, start + 100))
     assert stacks(origins_of(builder, tmp_path, Category.KERNEL)) == {"train.py:9 (function step)": (190, 2)}
 

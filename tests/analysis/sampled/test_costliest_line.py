@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.analysis.sampled.sampling import MAIN, Samples, library, user

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, library, user

@@ -1,7 +1,5 @@
 """Of a file that is cut off anywhere, only whole steps count: they are as long as in the whole file."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -53,9 +51,8 @@ def check(part: list[Facts], whole: list[Facts]) -> None:
 def test_a_gpu_trace_cut_behind_any_event_states_no_wrong_step(lag_us: int, tmp_path: Path) -> None:
     """First what threads did, then calls and kernels as they end: the order in which the profiler writes."""
     builder = TraceBuilder().device(0, name="A100")
-    for number in range(6):
-        start = 100 * number
-        builder.step(number, start, start + 100).op("aten::mm", start, start + 20)
+    for start in builder.steps(6, 100):
+        builder.op("aten::mm", start, start + 20)
         builder.op("autograd::engine::evaluate_function: MmBackward0", start + 40, start + 60, thread=AUTOGRAD)
         for launch in range(4):
             at = start + 20 * launch

@@ -1,7 +1,5 @@
 """Inference is recognised by positive signs only, and judged per iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

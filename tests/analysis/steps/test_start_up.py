@@ -1,7 +1,5 @@
 """Start-up: work that a run does once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

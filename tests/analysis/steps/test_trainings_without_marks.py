@@ -3,8 +3,6 @@
 Each training is recorded with marks. They are taken out of the recording. Each step found must hold the start of one.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Typical steps: the kept ones without start-up, teardown and outliers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

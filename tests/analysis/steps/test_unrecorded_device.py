@@ -1,7 +1,5 @@
 """What the CPU waits for is no forward pass: Apple's GPU, which torch does not record, and other ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.build import TraceBuilder
@@ -12,8 +10,8 @@ from traceadvisor.model.breakdown import Category
 def _steps(convolution: str, *, last: str = "aten::item") -> TraceBuilder:
     """Steps of 1 ms: 400 us of a convolution, and 500 us in another operator."""
     builder = TraceBuilder()
-    for at in (0, 1000, 2000):
-        builder.step(at // 1000, at, at + 1000).op("aten::conv3d", at, at + 400).op(convolution, at + 1, at + 399)
+    for at in builder.steps(3, 1000):
+        builder.op("aten::conv3d", at, at + 400).op(convolution, at + 1, at + 399)
         builder.op(last, at + 450, at + 950)
     return builder
 

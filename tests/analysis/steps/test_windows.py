@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -166,8 +164,8 @@ def _cut(builder: TraceBuilder, folder: Path, behind: str) -> Trace:
 
 def test_the_last_step_of_a_file_that_is_cut_off_is_dropped(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, start in enumerate((0, 100, 200)):
-        builder.step(number, start, start + 100).launch(start, start + 5, kernel=(start + 5, start + 90))
+    for start in builder.steps(3, 100):
+        builder.launch(start, start + 5, kernel=(start + 5, start + 90))
     trace = _cut(builder.op("aten::mm", 290, 295), tmp_path, '"aten::mm"')
     table = step_windows(trace, link_launches(trace.events))
     assert table.dropped == ((2, "the file is cut off before its end"),)
@@ -327,9 +325,8 @@ def test_steps_without_a_backward_pass_are_left_out_where_most_have_one(
     without: int, steps: list[int], tmp_path: Path
 ) -> None:
     builder = TraceBuilder()
-    for number in range(5):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("aten::mm", at, at + 20)
+    for number, at in enumerate(builder.steps(5, 100)):
+        builder.op("aten::mm", at, at + 20)
         if number >= without:
             builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, at + 40, thread=AUTOGRAD)
     assert kept(builder, tmp_path) == steps
@@ -337,9 +334,8 @@ def test_steps_without_a_backward_pass_are_left_out_where_most_have_one(
 
 def test_where_half_of_the_steps_have_no_backward_pass_none_is_left_out(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("aten::mm", at, at + 20)
+    for number, at in enumerate(builder.steps(4, 100)):
+        builder.op("aten::mm", at, at + 20)
         if number >= 2:
             builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, at + 40, thread=AUTOGRAD)
     assert kept(builder, tmp_path) == [0, 1, 2, 3]

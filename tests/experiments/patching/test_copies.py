@@ -1,7 +1,5 @@
 """Copies of folders, and patches that are applied there: no file of the user changes, hostile patches are refused."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Diffs of any files: Git applies them, and makes exactly the new content of them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

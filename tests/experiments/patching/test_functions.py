@@ -1,7 +1,5 @@
 """Which changes of a file are changes of function bodies alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from traceadvisor.experiments.patching.functions import KeptApart, changed_functions, code_of

@@ -1,7 +1,5 @@
 """What rows tell about changed code."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.experiments.patching.test_winners import ratio

@@ -1,7 +1,5 @@
 """Options of ``try`` that stand for changed code, and their words."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Patches and edits run in copies: what ran is what is written, and the user's files stay."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Changes of source files: each changed call runs with the wanted arguments, and nothing else of the file differs."""
 
-from __future__ import annotations
-
 from difflib import SequenceMatcher
 
 import pytest

@@ -1,7 +1,5 @@
 """An edit leaves every tree as it is: what lies there, what is linked, and who may write."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lines of the user's files that make the fixes which were faster."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One mapping for the spellings of every generation and vendor."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of hostile length are read in linear time."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Arguments of collectives, as torch, the profiler and older versions write them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One wrong time costs the event that has it, and stretches neither the recording nor what runs beside it."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -180,11 +178,8 @@ def test_a_launch_without_a_duration_is_a_launch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strays", [13, 1400])
 def test_many_events_near_time_0_do_not_displace_twelve_good_steps(strays: int, tmp_path: Path) -> None:
     builder = TraceBuilder(origin_us=TODAY_US)
-    for number in range(12):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("aten::mm", at, at + 20).launch(
-            at + 10, at + 15, kernel=(at + 20, at + 90)
-        )
+    for at in builder.steps(12, 100):
+        builder.op("aten::mm", at, at + 20).launch(at + 10, at + 15, kernel=(at + 20, at + 90))
     for at in range(strays):
         builder.event(**absolute(at, 1))
     facts = facts_of(builder, tmp_path)

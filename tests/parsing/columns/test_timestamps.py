@@ -1,7 +1,5 @@
 """Microseconds as text become nanoseconds without losing one."""
 
-from __future__ import annotations
-
 from decimal import ROUND_HALF_UP, Decimal
 
 import pytest

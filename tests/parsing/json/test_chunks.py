@@ -1,7 +1,5 @@
 """However a file is cut into chunks, its events are those that a plain JSON reader finds."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

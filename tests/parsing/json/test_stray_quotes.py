@@ -1,7 +1,5 @@
 """A quote that nobody escaped is repaired in its own text; every other field of the event stays as it was written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

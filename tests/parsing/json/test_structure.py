@@ -1,7 +1,5 @@
 """Where values end is found without decoding them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

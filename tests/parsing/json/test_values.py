@@ -1,7 +1,5 @@
 """A value that continues beyond the text differs from a malformed one."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

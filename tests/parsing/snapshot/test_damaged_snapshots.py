@@ -1,7 +1,5 @@
 """Snapshots that are damaged or hostile end in a clear error or in a report, in linear time."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import random

@@ -1,7 +1,5 @@
 """A pickle of plain values is read as the standard unpickler reads it; anything else is refused before it can act."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections import OrderedDict

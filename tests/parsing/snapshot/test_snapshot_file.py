@@ -1,7 +1,5 @@
 """Snapshot files of all versions of torch give the same model; the standard unpickler is the reference."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Profiles that jax and tensorflow-cpu make here: they and xprof are installed apart, half a gigabyte."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

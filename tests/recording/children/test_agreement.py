@@ -1,7 +1,5 @@
 """Ranks agree on one bundle."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Any command that starts the training: launchers, shells, child processes of a script."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Runs a script of ``scripts/`` plainly and captured, and compares the bundle with the script's own clock."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

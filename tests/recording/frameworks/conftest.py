@@ -1,7 +1,5 @@
 """Libraries and launchers that a machine may lack; see ``tests/needed.py``."""
 
-from __future__ import annotations
-
 import getpass
 import socket
 import time

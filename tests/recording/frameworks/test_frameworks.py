@@ -1,7 +1,5 @@
 """Scripts of real frameworks: the steps in the bundle are the script's own, and nothing else changes."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

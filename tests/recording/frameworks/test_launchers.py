@@ -1,7 +1,5 @@
 """Real launchers: all ranks of a job are in one bundle, with the steps of each rank's own clock."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

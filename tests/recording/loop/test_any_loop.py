@@ -1,7 +1,5 @@
 """Random training loops: the steps in the log are the iterations of the loop, wherever its structure puts them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Clock reads around the loading of real batches: what they show, and that the training does not see them."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import multiprocessing

@@ -1,7 +1,5 @@
 """Time in checkpoints: found by hooks, and put into the step in which it passes."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import sys

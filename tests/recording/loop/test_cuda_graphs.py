@@ -1,7 +1,5 @@
 """Trainings that replay CUDA graphs, on a fake device under torch's own classes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The data of a loader has a digest where its data set shows the data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Events that the tracker gets late."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Starts and ends of loops over data loaders, timed in trainings that really start workers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.model.run import LoaderLoops
 from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.thread_pools import thread_pools
+from traceadvisor.recording.settings import thread_pools
 
 NEVER = Schedule(skip_first=10**6, wait=0, warmup=1, active=8, repeat=1)
 SLOW_S = 0.05

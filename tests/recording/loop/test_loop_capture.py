@@ -1,7 +1,5 @@
 """Real training loops with torch, captured in this process."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

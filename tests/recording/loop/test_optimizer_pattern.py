@@ -1,7 +1,5 @@
 """The pattern in which optimizers step: learned from its repetitions, followed where steps are missing."""
 
-from __future__ import annotations
-
 from itertools import cycle, islice
 
 import pytest

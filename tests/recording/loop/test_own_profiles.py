@@ -1,7 +1,5 @@
 """An audit hook notices what watches Python code. An optimizer raises other events, thousands in a step."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

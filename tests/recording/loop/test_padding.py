@@ -1,7 +1,5 @@
 """Padding is measured where a mask or a value shows it, and nowhere else."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """What is remembered of the long pauses of a training, and of its numbers."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from traceadvisor.recording.loop.period import long_steps
 
 UPDATE_NS, ROLLOUT_NS = 1_000_000, 150_000_000

@@ -1,7 +1,5 @@
 """Trainings whose batches another thread takes from the loader and puts into a queue."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

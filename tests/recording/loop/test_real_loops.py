@@ -1,7 +1,5 @@
 """Real loops of many kinds: the steps are those that the script itself times."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Code whose results neither trained parameters nor random numbers change is found; other code is not."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rows of loader workers are compared where an iterated data set may repeat them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.recording.looping import EXTRA, TRAIN, VALID, Loop, states
 from traceadvisor.model.run import StepState
 

@@ -1,7 +1,5 @@
 """Gradients that lead to nothing used are unused if no optimizer has them, or if they are gone when theirs steps."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref

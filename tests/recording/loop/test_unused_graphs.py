@@ -1,7 +1,5 @@
 """Nodes of autograd in loops without an optimizer step, counted in trainings that really run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path

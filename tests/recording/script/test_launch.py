@@ -1,7 +1,5 @@
 """A process within its job, by the variables of launchers."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -1,7 +1,5 @@
 """A captured script runs as with ``python``. These scripts import no torch, so the tests are fast."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

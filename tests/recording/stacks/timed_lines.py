@@ -1,7 +1,5 @@
 """Lines whose time is known: each is timed with two clock reads."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Runs the sampler in another process, with a stand-in for NVIDIA's driver."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The real bindings with a stand-in for the driver's library."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

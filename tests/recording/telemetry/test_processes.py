@@ -1,7 +1,5 @@
 """Real processes."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

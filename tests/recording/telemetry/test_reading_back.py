@@ -1,7 +1,5 @@
 """The reader understands what the sampler writes."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The file grows by whole lines, even if the run is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Reports with findings at lines of code."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tests.build_report import launch_finding, loader_finding, one_recording, ranked

@@ -1,7 +1,5 @@
 """SARIF against its schema and a real consumer; annotations and Code Quality against their documented forms."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

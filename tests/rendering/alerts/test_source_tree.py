@@ -1,7 +1,5 @@
 """Recorded paths become paths of the repository."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A comparison in every format: what it says, its size, and what hostile texts can do."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The PDF of two pages."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The table of communication by kind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tests.build_report import MS, one_recording

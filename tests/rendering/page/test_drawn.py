@@ -1,7 +1,5 @@
 """Which recordings have details of their own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The structure that a screen reader follows, and how pages are filled. No validator is at hand: these are checks."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The rules that ids link to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

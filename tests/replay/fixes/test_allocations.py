@@ -1,7 +1,5 @@
 """What calls for memory cost the step, worked out by eye."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What batches that take less time do to the step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

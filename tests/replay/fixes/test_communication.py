@@ -1,7 +1,5 @@
 """Edits of communication, on steps that can be worked out by eye."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How long copies take from pinned memory, worked out by eye."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -54,8 +52,8 @@ def test_the_call_no_longer_waits(tmp_path: Path) -> None:
 
 def test_copies_ahead_have_a_stream_of_their_own_and_kernels_wait_for_those_of_the_step_before(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, at in enumerate((0, 100, 200)):
-        builder.step(number, at, at + 100).copy(at, at + 2, on_device=(at + 5, at + 25), pinned=True)
+    for at in builder.steps(3, 100):
+        builder.copy(at, at + 2, on_device=(at + 5, at + 25), pinned=True)
         builder.launch(at + 3, at + 4, kernel=(at + 26, at + 60)).launch(at + 5, at + 6, kernel=(at + 61, at + 90))
     graph = graph_of(builder, tmp_path)
     edited = OverlappedCopies().applied(graph, Scenario.EXPECTED)

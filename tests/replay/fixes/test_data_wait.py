@@ -1,7 +1,5 @@
 """What batches that are always ready do to the rest of the host's work."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Edits of host work that several what-ifs share, worked out by eye."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +17,8 @@ from traceadvisor.replay.what_if import Scenario
 def _graph(folder: Path) -> StepGraph:
     """Two steps of 100 us: 30 us in the loader, 40 us of work, a launch of 2 us."""
     builder = TraceBuilder()
-    for number, at in enumerate((0, 100)):
-        builder.step(number, at, at + 100).loader(at, at + 30, kind="_SingleProcessDataLoaderIter")
+    for at in builder.steps(2, 100):
+        builder.loader(at, at + 30, kind="_SingleProcessDataLoaderIter")
         builder.op("aten::mm", at + 30, at + 72).launch(at + 70, at + 72, kernel=(at + 73, at + 90))
     return graph_of(builder, folder)
 

@@ -1,7 +1,5 @@
 """What is left of launches, worked out by eye."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

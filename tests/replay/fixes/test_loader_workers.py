@@ -1,7 +1,5 @@
 """Workers that have to share cores with the training thread."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -19,9 +17,7 @@ LOW, EXPECTED, HIGH = Scenario
 def _step_ms(folder: Path, workers: LoaderWorkers, scenario: Scenario) -> float:
     """What is left of steps of 100 ms in which the training thread loads for 40, beside what taking a batch costs."""
     builder = TraceBuilder()
-    for number in range(20):
-        start = 100_000 * number
-        builder.step(number, start, start + 100_000)
+    for start in builder.steps(20, 100000):
         kind = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
         builder.annotation(kind, start, start + 40_000).op("aten::conv2d", start + 40_000, start + 100_000)
     step = simulate(workers.applied(graph_of(builder, folder), scenario)).durations_ns[-2]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ from tests.analysis.data.loader_stacks import RECEIVING, WAITING
 from tests.analysis.sampled.sampling import Samples
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found
 from traceadvisor.model.findings import Clear, Effort, Found, Method, Unit
 from traceadvisor.model.location import Role
 from traceadvisor.model.saving import Doubt, Reason
@@ -74,11 +72,6 @@ def test_loading_that_overlaps_the_gpu_is_no_wait(tmp_path: Path) -> None:
     assert clear(DataLoaderWait(), builder, tmp_path).value == 0
 
 
-def test_without_loader_events_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 1, kernel=(1, 100))
-    assert "No data loader events" in skipped(DataLoaderWait(), builder, tmp_path)
-
-
 def test_a_wait_is_found_without_a_gpu(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(0, 60).op("aten::mm", 60, 100)
     assert finding(DataLoaderWait(), builder, tmp_path).claims.total_ns == 60_000
@@ -99,9 +92,8 @@ def test_a_wait_counts_from_five_percent_of_the_step(wait_us: int, tmp_path: Pat
 def _taking(folder: Path, wait_us: float, *, step_us: int = 20_000, made_us: float = 2_000) -> Captured:
     """A run with one worker whose loop waits this long in each step, as the recorded steps do."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = number * step_us
-        builder.step(number, start, start + step_us).loader(start, start + round(wait_us))
+    for start in builder.steps(3, step_us):
+        builder.loader(start, start + round(wait_us))
         builder.op("aten::mm", start + round(wait_us), start + step_us)
     captured = Captured(builder, folder).loader(workers=1).made(made_us)
     return captured.with_steps([wait_us] * 30, step_us=step_us - wait_us)

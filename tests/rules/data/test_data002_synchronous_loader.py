@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -208,9 +206,8 @@ def test_batches_that_load_faster_than_a_worker_hands_them_over_need_no_worker(
     load_us: int, tmp_path: Path, *, found: bool
 ) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = number * 6_000
-        builder.step(number, start, start + 6_000).loader(start, start + load_us, kind=SINGLE)
+    for start in builder.steps(3, 6000):
+        builder.loader(start, start + load_us, kind=SINGLE)
         builder.op("aten::mm", start + load_us, start + 6_000)
     captured = Captured(builder, tmp_path).loader(workers=0).made(load_us, workers=[None])
     captured = captured.with_steps([load_us] * 30, step_us=6_000 - load_us)

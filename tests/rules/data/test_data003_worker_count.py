@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured, workers
-from tests.rules.judging import evidence, skipped
+from tests.rules.judging import evidence
 from traceadvisor.model.findings import Finding, Found, Method, Skipped
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data003_worker_count import WorkerCount
@@ -197,10 +195,6 @@ def test_a_data_loader_without_workers_is_left_to_data002(tmp_path: Path) -> Non
     outcome = Captured(_step(50), tmp_path).loader(workers=0).outcome(WorkerCount())
     assert isinstance(outcome, Skipped)
     assert "DATA002" in outcome.reason
-
-
-def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "traceadvisor capture" in skipped(WorkerCount(), _step(50), tmp_path)
 
 
 def test_known_cores_are_shown(tmp_path: Path) -> None:

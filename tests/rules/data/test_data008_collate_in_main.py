@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -7,7 +5,7 @@ import pytest
 from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Method
 from traceadvisor.model.run import StepState, TimedStep
@@ -25,9 +23,8 @@ FETCH = "torch/utils/data/_utils/fetch.py(49): fetch"
 def _steps(generation: Generation = Generation.CURRENT, kind: str = "_SingleProcessDataLoaderIter") -> TraceBuilder:
     """Build three steps of 200 us: 100 us in the data loader, then a kernel."""
     builder = TraceBuilder(generation)
-    for number in range(3):
-        at = 200 * number
-        builder.step(number, at, at + 200).loader(at, at + 100, kind=kind)
+    for at in builder.steps(3, 200):
+        builder.loader(at, at + 100, kind=kind)
         builder.op("aten::mm", at + 100, at + 110).launch(at + 101, at + 105, kernel=(at + 110, at + 200))
     return builder
 
@@ -101,10 +98,6 @@ def test_data002_replaces_this_rule_if_both_find_the_same_time(tmp_path: Path) -
     assert (row.finding.rule.id, row.also) == ("DATA002", ("DATA008",))
 
 
-def test_without_call_stacks_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "with_stack=True" in skipped(CollateInMain(), _steps(), tmp_path)
-
-
 @pytest.mark.parametrize(("decode_us", "found"), [(7.9, False), (8, True)])
 def test_functions_count_from_five_percent_of_the_step(decode_us: float, tmp_path: Path, *, found: bool) -> None:
     # With 2 us of collating, this is 10 of 200 us.
@@ -143,9 +136,8 @@ def test_a_cheap_batch_that_one_call_stacks_has_no_fix(rule: Rule, tmp_path: Pat
 def test_no_fix_of_loading_saves_more_than_undisturbed_steps_load(tmp_path: Path) -> None:
     # Recorded steps load for 100 of 200 us, undisturbed ones for 30 of 150 us.
     builder = TraceBuilder().python("train.py(80): main", 0, 1_200)
-    for number in range(6):
-        at = 200 * number
-        builder.step(number, at, at + 200).loader(at, at + 100).python(NEXT, at, at + 100)
+    for at in builder.steps(6, 200):
+        builder.loader(at, at + 100).python(NEXT, at, at + 100)
         builder.python("data.py(30): __getitem__", at + 5, at + 95).op("aten::mm", at + 100, at + 200)
     steps = [TimedStep(number, number, 150_000, 30_000, 1, StepState.PLAIN) for number in range(30)]
     steps += [TimedStep(number, number, 200_000, 100_000, 1, StepState.RECORDED) for number in range(30, 36)]

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured
-from tests.rules.judging import evidence, skipped
+from tests.rules.judging import evidence
 from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.data.data009_cpu_quota import CpuQuota
 
@@ -71,11 +69,6 @@ def test_too_many_workers_without_lost_time_are_clear(tmp_path: Path) -> None:
 @pytest.mark.parametrize("granted", [None, 64])
 def test_without_a_quota_the_rule_is_skipped(granted: float | None, tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, granted=granted).outcome(CpuQuota()), Skipped)
-
-
-def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).loader(0, 50).op("aten::mm", 50, 100)
-    assert "traceadvisor capture" in skipped(CpuQuota(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("wait_us", "throttled", "found"), [(4.9, 0.09, False), (5, None, True), (0, 0.1, True)])

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured
-from tests.rules.judging import evidence, skipped
+from tests.rules.judging import evidence
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.data.data010_loader_ceiling import LoaderCeiling
@@ -56,11 +54,6 @@ def test_the_rule_is_an_umbrella_and_not_ranked(tmp_path: Path) -> None:
     judgement = judge(_run(tmp_path, wait_us=300, workers=0).facts(), (LoaderCeiling(),))
     assert judgement.findings == ()
     assert [finding.rule.id for finding in judgement.recording.umbrellas] == ["DATA010"]
-
-
-def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
-    assert "traceadvisor capture" in skipped(LoaderCeiling(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("wait_us", "is_judged"), [(33, False), (34, True)])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -42,9 +40,8 @@ def _captured(
     """Steps of 100 ms that wait for their batch and then compute."""
     kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
     builder = TraceBuilder()
-    for number in range(3):
-        at = 100_000 * number
-        builder.step(number, at, at + 100_000).loader(at, at + wait_us, kind=kind)
+    for at in builder.steps(3, 100000):
+        builder.loader(at, at + wait_us, kind=kind)
         builder.op("aten::mm", at + wait_us, at + 100_000)
         if operator_us:
             builder.op("aten::grid_sampler_3d", at + 10, at + operator_us)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,8 @@ from traceadvisor.rules.data.data013_padded_batches import THEN_BY_LENGTH, Padde
 def _step() -> TraceBuilder:
     """Build four steps of 100 us on a CPU: 40 in the forward and 30 in the backward pass."""
     builder = TraceBuilder()
-    for at in range(0, 400, 100):
-        builder.step(at // 100, at, at + 100).loader(at, at + 5)
+    for at in builder.steps(4, 100):
+        builder.loader(at, at + 5)
         builder.op("aten::addmm", at + 10, at + 50, dims=[[1024, 64], [64, 64]])
         builder.op("autograd::engine::evaluate_function: AddmmBackward0", at + 55, at + 85)
     return builder
@@ -76,8 +74,7 @@ def test_only_operators_that_pair_positions_lose_the_square(
 
 def test_the_backward_pass_of_attention_loses_the_square_as_well(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for at in range(0, 400, 100):
-        builder.step(at // 100, at, at + 100)
+    for at in builder.steps(4, 100):
         builder.op("aten::_softmax", at + 10, at + 20, dims=SCORES, sequence=at)
         builder.op("autograd::engine::evaluate_function: SoftmaxBackward0", at + 60, at + 80, sequence=at)
     most_ns = _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns
@@ -140,8 +137,8 @@ def test_operators_of_the_padded_size_make_it_certain(
     dims: list[list[int]], confidence: Confidence, tmp_path: Path
 ) -> None:
     builder = TraceBuilder()
-    for at in range(0, 400, 100):  # 8 samples of 128 positions are 1024 rows of the matrix product
-        builder.step(at // 100, at, at + 100).op("aten::addmm", at + 10, at + 50, dims=dims)
+    for at in builder.steps(4, 100):  # 8 samples of 128 positions are 1024 rows of the matrix product
+        builder.op("aten::addmm", at + 10, at + 50, dims=dims)
     assert _captured(tmp_path, builder=builder).finding(PaddedBatches()).confidence is confidence
 
 
@@ -154,8 +151,8 @@ def test_layers_without_positions_take_as_long_without_padding(
     dims: list[list[int]], times: int, part: float, tmp_path: Path
 ) -> None:
     builder = TraceBuilder()
-    for at in range(0, 400, 100):
-        builder.step(at // 100, at, at + 100).op("aten::embedding", at + 1, at + 20, dims=[[500, 64], [8, 128]])
+    for at in builder.steps(4, 100):
+        builder.op("aten::embedding", at + 1, at + 20, dims=[[500, 64], [8, 128]])
         for number in range(times):
             builder.op("aten::addmm", at + 20 + 60 * number / times, at + 20 + 60 * (number + 1) / times, dims=dims)
     found = _captured(tmp_path, builder=builder).finding(PaddedBatches())
@@ -167,8 +164,7 @@ def test_a_recurrence_over_another_longer_input_takes_as_long_without_padding(
     times: int, part: float, tmp_path: Path
 ) -> None:
     builder = TraceBuilder()
-    for at in range(0, 4_000, 1_000):
-        builder.step(at // 1_000, at, at + 1_000)
+    for at in builder.steps(4, 1000):
         builder.op("aten::addmm", at + 10, at + 210, dims=[[1024, 64]]).op("aten::gru", at + 300, at + 900)
         for number in range(times):
             start = at + 300 + 600 * number / times
@@ -183,8 +179,8 @@ def test_a_recurrence_over_another_longer_input_takes_as_long_without_padding(
 )
 def test_channels_of_a_convolution_are_no_positions(shape: list[int], part: float, tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for at in range(0, 400, 100):
-        builder.step(at // 100, at, at + 100).op("aten::embedding", at + 1, at + 21, dims=[[500, 64], [8, 128]])
+    for at in builder.steps(4, 100):
+        builder.op("aten::embedding", at + 1, at + 21, dims=[[500, 64], [8, 128]])
         builder.op("aten::conv2d", at + 30, at + 90, dims=[shape, [shape[1], shape[1], 3, 3]])
     found = _captured(tmp_path, builder=builder).finding(PaddedBatches())
     assert found.saving.high_ns == pytest.approx(0.4 * part * 100_000, rel=0.05)
@@ -217,8 +213,8 @@ def test_padding_counts_from_a_fifth_of_the_positions(padded: float, tmp_path: P
 
 def test_padding_of_a_small_model_is_clear(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for at in range(0, 400, 100):
-        builder.step(at // 100, at, at + 100).op("aten::addmm", at, at + 9)
+    for at in builder.steps(4, 100):
+        builder.op("aten::addmm", at, at + 9)
     assert _captured(tmp_path, builder=builder).clear(PaddedBatches()).value == pytest.approx(0.045)
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,8 @@ from traceadvisor.rules.data.data019_repeated_by_workers import RepeatedByWorker
 
 def _captured(folder: Path, share: float | None, workers: int = 3) -> Captured:
     builder = TraceBuilder()
-    for at in range(0, 400, 100):
-        builder.step(at // 100, at, at + 100).loader(at, at + 5).op("aten::mm", at + 10, at + 90)
+    for at in builder.steps(4, 100):
+        builder.loader(at, at + 5).op("aten::mm", at + 10, at + 90)
     return Captured(builder, folder).with_loader(worker_count=workers).with_settings(repeated_share=share)
 
 

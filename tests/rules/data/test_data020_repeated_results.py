@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -26,9 +24,8 @@ def _run(
 ) -> Captured:
     """Steps of 100 us with 100 samples, of which so many are in each place."""
     builder = builder or TraceBuilder()
-    for number in range(3):
-        start = 100 * number
-        builder.step(number, start, start + 100).op("aten::mm", start, start + 40)
+    for start in builder.steps(3, 100):
+        builder.op("aten::mm", start, start + 40)
         builder.op("autograd::engine::evaluate_function: MmBackward0", start + 45, start + 90)
     samples = Samples().add(100 - encoded - masked, MAIN).add(encoded, *ENCODED).add(masked, *MASKED)
     run = Captured(builder, folder).with_steps([0] * 30).with_run(stacks=samples.build())

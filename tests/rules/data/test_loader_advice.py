@@ -1,7 +1,5 @@
 """All rules on data loading together, over generated captures: one cause has one first fix."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -217,9 +215,8 @@ def _received(
     ``more_ms``: how much longer every third takes.
     """
     builder, step_us, taking_us = TraceBuilder(), 1000 * step_ms, 1000 * taking_ms
-    for number in range(8):
-        start = step_us * number
-        builder.step(number, start, start + step_us).loader(start, start + taking_us)
+    for start in builder.steps(8, step_us):
+        builder.loader(start, start + taking_us)
         builder.op("aten::linear", start + taking_us, start + step_us)
     captured = Captured(builder, folder).loader(workers=count).cores(2)
     captured = captured.with_steps([taking_us, taking_us, taking_us + 1000 * more_ms] * 20, step_us=step_us - taking_us)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.rules.data.loader_bursts import loader_turns
 

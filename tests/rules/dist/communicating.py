@@ -1,7 +1,5 @@
 """Steps of ranks that communicate, as PyTorch records them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +15,7 @@ GLOO = 77
 def steps(count: int = 1) -> TraceBuilder:
     """Steps of 1 ms: forward computes until 300 us and backward until 700 us, launched 10 us after the step begins."""
     builder = TraceBuilder().distributed(0, 8)
-    for number in range(count):
-        at = 1000 * number
-        builder.step(number, at, at + 1000)
+    for at in builder.steps(count, 1000):
         builder.op("aten::mm", at + 10, at + 12).launch(at + 10, at + 11, kernel=(at + 12, at + 300))
         builder.op(NODE + "MmBackward0", at + 20, at + 22, thread=AUTOGRAD)
         builder.launch(at + 20, at + 21, kernel=(at + 300, at + 700), thread=AUTOGRAD)

@@ -1,7 +1,5 @@
 """The changes that rules on communication propose are code that runs with the installed torch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

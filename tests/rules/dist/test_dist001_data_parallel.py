@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding
 from traceadvisor.rules.dist.dist001_data_parallel import DataParallel
 
 
@@ -23,8 +21,3 @@ def test_one_process_on_two_gpus_is_found(tmp_path: Path) -> None:
 
 def test_data_parallel_on_one_gpu_is_clear(tmp_path: Path) -> None:
     assert clear(DataParallel(), _step(second_device=0), tmp_path).value == 0
-
-
-def test_without_kernels_the_rule_cannot_look(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).annotation("DataParallel.forward", 5, 60)
-    assert "No kernels" in skipped(DataParallel(), builder, tmp_path)

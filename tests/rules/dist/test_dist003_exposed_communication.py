@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -42,11 +40,6 @@ def test_only_the_time_of_the_largest_kind_is_claimed(tmp_path: Path) -> None:
 
 def test_overlapped_communication_is_clear(tmp_path: Path) -> None:
     assert clear(ExposedCommunication(), reduced(steps(), (300, 690)), tmp_path).value == 0
-
-
-def test_a_process_without_collectives_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(1, 90))
-    assert "No collectives" in skipped(ExposedCommunication(), builder, tmp_path)
 
 
 def test_a_collective_from_before_the_steps_has_no_purpose_in_them(tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from tests.build import TraceBuilder
 from tests.rules.dist.communicating import MIB, collective, reduced, steps
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist004_poor_overlap import PoorOverlap
@@ -55,11 +52,6 @@ def test_copies_of_reduced_gradients_are_no_backward_pass(tmp_path: Path) -> Non
     builder = reduced(steps(), (700, 900)).op("torch.distributed.ddp.reducer::copy_bucket_to_grad", 90, 95, thread=101)
     builder.launch(91, 92, kernel=(900, 905), thread=101)
     assert finding(PoorOverlap(), builder, tmp_path).claims.total_ns == 200_000
-
-
-def test_a_process_without_collectives_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(1, 90))
-    assert "No collectives" in skipped(PoorOverlap(), builder, tmp_path)
 
 
 def test_communication_without_gradients_is_skipped(tmp_path: Path) -> None:

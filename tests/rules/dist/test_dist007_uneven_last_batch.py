@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP
-from tests.rules.judging import facts_of, skipped
+from tests.rules.judging import facts_of
 from traceadvisor.facts import Facts
 from traceadvisor.judging.engine import assess, judge
 from traceadvisor.judging.ranks import compare, rank_recording
@@ -130,11 +128,6 @@ def test_a_comparison_replaces_the_outcomes_of_each_rank(tmp_path: Path) -> None
     assert [[row.finding.rule.id for row in one.findings] for one in judgements] == [["DIST007"], ["DIST007"]]
     report = assess(judgements, Source((tmp_path,), SourceKind.TRACE), Health())
     assert [row.recording_ids for row in report.findings] == [("run/rank0", "run/rank1")]
-
-
-def test_without_a_capture_the_rule_cannot_look(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
-    assert "traceadvisor capture" in skipped(UnevenLastBatch(), builder, tmp_path)
 
 
 def test_the_shortest_last_batch_of_any_rank_counts(tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured
-from tests.rules.judging import evidence, skipped
+from tests.rules.judging import evidence
 from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.dist.dist008_per_gpu_batch import PerGpuBatch
 
@@ -54,10 +52,6 @@ def test_a_single_gpu_is_skipped(tmp_path: Path) -> None:
 
 def test_without_a_batch_size_the_rule_cannot_look(tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, batch=None).outcome(PerGpuBatch()), Skipped)
-
-
-def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
-    assert "traceadvisor capture" in skipped(PerGpuBatch(), _step(), tmp_path)
 
 
 @pytest.mark.parametrize(("kernel_us", "found"), [((9, 90), False), ((10, 90), True)])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,9 +14,7 @@ SHARDED = {"Process Group Description": "mesh_dp_shard"}
 def _backward(*, streams: tuple[int, int] = (13, 13), launched: float = 120, count: int = 3) -> TraceBuilder:
     """Steps in which a reduce-scatter runs from 700 to 800 us, and an all-gather from 801 to 850 us, both alone."""
     builder = TraceBuilder().distributed(0, 16)
-    for number in range(count):
-        at = 1000 * number
-        builder.step(number, at, at + 1000)
+    for at in builder.steps(count, 1000):
         builder.op("aten::bmm", at + 10, at + 12).launch(at + 10, at + 11, kernel=(at + 12, at + 700))
         for stream, name, call, kernel in (
             (streams[0], "_reduce_scatter_base", at + 100, (at + 700, at + 800)),

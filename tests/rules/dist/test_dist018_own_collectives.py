@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -143,8 +141,3 @@ def test_without_python_calls_it_is_skipped(tmp_path: Path) -> None:
     builder = _on_cpus(60, 40, 40, 40)
     builder.events = [event for event in builder.events if event.get("cat") != "python_function"]
     assert "with_stack" in skipped(OwnCollectives(), builder, tmp_path)
-
-
-def test_a_single_process_sends_nothing(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90)
-    assert "single process" in skipped(OwnCollectives(), builder, tmp_path)

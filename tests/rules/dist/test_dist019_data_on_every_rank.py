@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +20,8 @@ from traceadvisor.rules.dist.dist019_data_on_every_rank import DataOnEveryRank
 def _facts(folder: Path, digest: str | None, rank: int, ranks: int, *, hooked: bool = True) -> Facts:
     """A rank whose gradients Gloo reduces, with a loader of 64 samples in batches of 8."""
     builder = TraceBuilder().distributed(rank, ranks)
-    for at in range(0, 300, 100):
-        builder.step(at // 100, at, at + 100).op("aten::mm", at, at + 40)
+    for at in builder.steps(3, 100):
+        builder.op("aten::mm", at, at + 40)
         on_cpus(builder, at + 50, at + 90, elements=MIB, hooked=hooked)
     loader = LoaderSettings(batch_size=8, sample_count=64, location=LOOP, data_digest=digest)
     run = Run(("train.py",), "ran to its end", (), RunSettings(loader=loader, optimizer="SGD"), None, ranks)

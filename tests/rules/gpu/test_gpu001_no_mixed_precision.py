@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -68,10 +66,6 @@ def test_a_gpu_without_tensor_cores_is_clear(device: dict[str, object], tmp_path
 
 def test_without_input_types_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "record_shapes=True" in skipped(NoMixedPrecision(), _matmul((), V100), tmp_path)
-
-
-def test_an_unknown_gpu_is_skipped(tmp_path: Path) -> None:
-    assert "The GPU's capabilities are unknown" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)
 
 
 def test_with_shapes_the_saving_is_limited_by_the_gpu(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped, twice
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, twice
 from tests.rules.products import A100
 from traceadvisor.judging.engine import judge
 from traceadvisor.replay.fixes.kernels import FasterKernels
@@ -63,11 +61,6 @@ def test_it_replaces_the_memory_bound_finding_for_the_same_kernels(tmp_path: Pat
     builder.op("aten::mm", 7, 9, types=("float",) * 2, dims=[[1, 8], [8, 8]])
     (row,) = judge(facts_of(builder, tmp_path), [ElementwiseChains(), MemoryBound()]).findings
     assert (row.finding.rule.id, row.also) == ("GPU006", ("GPU011",))
-
-
-def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
-    assert "No kernels were recorded" in skipped(ElementwiseChains(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("last_us", "found"), [(3, False), (4, True)])

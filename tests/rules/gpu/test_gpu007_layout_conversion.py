@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
+from tests.rules.judging import clear, evidence, finding, is_found, twice
 from traceadvisor.rules.gpu.gpu007_layout_conversion import LayoutConversion
 
 CUDNN = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(cudnn::ops::nchw2nhwc_params_t)"
@@ -37,11 +35,6 @@ def test_conversions_on_an_idle_gpu_are_clear(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["max_pool_forward_nchw", "bn_fw_tr_1C11_kernel_NCHW", "implicit_gemm_nhwckrsc_nchw"])
 def test_kernels_with_a_layout_in_their_name_are_no_conversions(name: str, tmp_path: Path) -> None:
     assert clear(LayoutConversion(), _step(name), tmp_path).value == 0
-
-
-def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
-    assert "No kernels were recorded" in skipped(LayoutConversion(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("convolution_us", "found"), [(380.1, False), (380, True)])

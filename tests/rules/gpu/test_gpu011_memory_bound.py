@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,10 +86,6 @@ def test_kernels_of_other_libraries_are_memory_bound_but_not_claimed(tmp_path: P
     assert found.claims.total_ns == 40_000
 
 
-def test_a_matmul_without_shapes_is_not_judged(tmp_path: Path) -> None:
-    assert "No launch calls were recorded" in skipped(MemoryBound(), _graph(add=40, gemm=60), tmp_path)
-
-
 def _with_optimizer(update_us: float) -> TraceBuilder:
     """A step with 1500 us of pointwise operations of the model, and those that update its parameters."""
     builder = multiplying(500, plain_us=1500, step_us=6000)
@@ -119,13 +113,6 @@ def test_sampled_memory_utilisation_is_shown(tmp_path: Path) -> None:
     assert evidence(found, "memory utilisation") == 0.7
 
 
-def test_a_gpu_with_unknown_peak_rates_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().device(0, name="A future GPU").step(0, 0, 100)
-    shapes = [[1, 4096], [4096, 4096]]
-    builder.op("aten::mm", 0, 10, types=("c10::Half",) * 2, dims=shapes).launch(2, 5, kernel=(10, 90))
-    assert "rates" in skipped(MemoryBound(), builder, tmp_path)
-
-
 @pytest.mark.parametrize(("plain_us", "found"), [(899, False), (900, True)])
 def test_a_step_is_memory_bound_from_half_of_kernel_time_on(plain_us: int, tmp_path: Path, *, found: bool) -> None:
     assert is_found(MemoryBound(), multiplying(900, plain_us=plain_us), tmp_path) is found
@@ -149,3 +136,14 @@ def test_kernels_count_from_five_microseconds_on(kernel_us: float, tmp_path: Pat
 def test_compute_bound_matmuls_do_not_make_a_step_memory_bound(tmp_path: Path) -> None:
     # Pointwise operations and matmuls each take 1,500 of 5,200 us.
     assert not is_found(MemoryBound(), multiplying(1500, plain_us=1500, step_us=5200), tmp_path)
+
+
+def test_a_matmul_without_shapes_is_not_judged(tmp_path: Path) -> None:
+    assert "No launch calls were recorded" in skipped(MemoryBound(), _graph(add=40, gemm=60), tmp_path)
+
+
+def test_a_gpu_with_unknown_peak_rates_is_skipped(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, name="A future GPU").step(0, 0, 100)
+    shapes = [[1, 4096], [4096, 4096]]
+    builder.op("aten::mm", 0, 10, types=("c10::Half",) * 2, dims=shapes).launch(2, 5, kernel=(10, 90))
+    assert "rates" in skipped(MemoryBound(), builder, tmp_path)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -68,7 +66,3 @@ def test_steps_that_decompose_matrices_are_not_judged(name: str, tmp_path: Path)
 def test_a_norm_decomposes_nothing(tmp_path: Path) -> None:
     builder = _step("double").op("aten::linalg_vector_norm", 61, 65)
     assert is_found(DoublePrecision(), builder, tmp_path)
-
-
-def test_without_recorded_types_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert skipped(DoublePrecision(), TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60), tmp_path)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,8 +25,8 @@ MIB = 1 << 20
 def _on_cpu(*optimizers: tuple[str, float], operators: Sequence[tuple[str, float]] = ()) -> TraceBuilder:
     """Steps of 1 ms without a GPU, at whose end optimizers work for so many microseconds."""
     builder = TraceBuilder()
-    for at in range(0, 4000, 1000):
-        builder.step(at // 1000, at, at + 1000).op("aten::addmm", at, at + 200, sequence=at)
+    for at in builder.steps(4, 1000):
+        builder.op("aten::addmm", at, at + 200, sequence=at)
         builder.op(NODE, at + 210, at + 400, sequence=at, forward_thread=1)
         start = at + 1000 - sum(length for _, length in optimizers)
         for name, length in optimizers:
@@ -42,8 +40,8 @@ def _on_cpu(*optimizers: tuple[str, float], operators: Sequence[tuple[str, float
 def _offloaded(*, weight_bytes: int = 32 * MIB, kernel_first: bool = False) -> TraceBuilder:
     """Steps of 2 ms: 600 us of kernels, gradients to the CPU, 900 us of its optimizer, and weights back to the GPU."""
     builder = TraceBuilder()
-    for at in range(0, 8000, 2000):
-        builder.step(at // 2000, at, at + 2000).op("aten::mm", at, at + 20)
+    for at in builder.steps(4, 2000):
+        builder.op("aten::mm", at, at + 20)
         builder.launch(at + 5, at + 9, kernel=(at + 10, at + 600))
         builder.op(NODE, at + 20, at + 40, thread=AUTOGRAD)
         builder.copy(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,9 +17,8 @@ WIDE = ((2048, 1, 32), (1, 128, 32))
 def _steps(add: Callable[[TraceBuilder, int, int], None], *, count: int = 3) -> TraceBuilder:
     """Steps of 1 ms with a layer for 400 us; ``add`` adds the rest of each, by its number and start."""
     builder = TraceBuilder()
-    for number in range(count):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).op("aten::linear", at, at + 400)
+    for number, at in enumerate(builder.steps(count, 1000)):
+        builder.op("aten::linear", at, at + 400)
         add(builder, number, at)
     return builder
 
@@ -217,10 +214,6 @@ def test_with_a_gpu_operators_only_launch(tmp_path: Path) -> None:
     for at in (0, 1000, 2000):
         builder.launch(at + 10, at + 15, kernel=(at + 20, at + 30))
     assert "GPU" in skipped(CostlyOperators(), builder, tmp_path)
-
-
-def test_without_steps_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert skipped(CostlyOperators(), TraceBuilder().op("aten::linalg_svd", 0, 100), tmp_path)
 
 
 def _one_hot(*after: str, length_us: int = 80, width: int = 40) -> TraceBuilder:

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found
 from traceadvisor.rules.h2d.h2d002_blocking_copy import BlockingCopy
 
 STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main")
@@ -46,11 +44,6 @@ def test_pageable_copies_do_not_count(tmp_path: Path) -> None:
 def test_waits_outside_copies_do_not_count(tmp_path: Path) -> None:
     builder = _step(waits=False).op("aten::item", 40, 60).sync(41, 59)
     assert clear(BlockingCopy(), builder, tmp_path).value == 0
-
-
-def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
-    assert "No kernels were recorded" in skipped(BlockingCopy(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("kernel_start", "found"), [(109, False), (110, True)])

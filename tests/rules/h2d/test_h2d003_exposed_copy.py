@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
+from tests.rules.judging import clear, evidence, finding, is_found, twice
 from traceadvisor.rules.h2d.h2d003_exposed_copy import ExposedCopy
 
 STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main")
@@ -55,11 +53,6 @@ def test_overlapped_copies_are_clear(tmp_path: Path) -> None:
 def test_the_location_is_in_user_code_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(ExposedCopy(), _step(generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("train.py", 27)
-
-
-def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
-    assert "No kernels were recorded" in skipped(ExposedCopy(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("exposed_us", "found"), [(499, False), (500, True)])

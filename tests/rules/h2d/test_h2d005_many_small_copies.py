@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
+from tests.rules.judging import clear, evidence, finding, is_found, twice
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.h2d.h2d005_many_small_copies import ManySmallCopies
 
@@ -52,11 +50,6 @@ def test_small_copies_in_a_long_step_are_clear(tmp_path: Path) -> None:
 def test_the_location_is_in_user_code_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(ManySmallCopies(), _step(generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("train.py", 27)
-
-
-def test_without_launch_records_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
-    assert "No launch calls" in skipped(ManySmallCopies(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(8001, False), (8000, True)])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -58,9 +56,8 @@ def test_it_is_an_umbrella_and_not_a_ranked_finding(tmp_path: Path) -> None:
 
 def test_a_step_that_no_faster_part_shortens_is_clear(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(5):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("c10d::allreduce_", at, at + 2)
+    for at in builder.steps(5, 100):
+        builder.op("c10d::allreduce_", at, at + 2)
         builder.launch(at, at + 1, kernel=(at + 2, at + 3)).collective(at + 1, at + 3, kernel=(at + 4, at + 98))
         builder.sync(at + 3, at + 100)
     # Half of the 3 us until the collective is launched. Everything else waits for the collective.

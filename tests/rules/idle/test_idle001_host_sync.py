@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +19,8 @@ STACK = ("torch/_tensor.py(40): item", "train.py(27): train_one_epoch", "train.p
 def _steps(generation: Generation, stack: tuple[str, ...] = STACK, count: int = 3) -> TraceBuilder:
     """A kernel, ``loss.item()`` that waits for it, then 10 us in which the host launches the next one, in each step."""
     builder = TraceBuilder(generation)
-    for number in range(count):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
+    for at in builder.steps(count, 100):
+        builder.op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
         builder.item(at + 10, at + 44, copy=(at + 40, at + 42), stack=stack)
         builder.op("aten::mm", at + 44, at + 55).launch(at + 45, at + 52, kernel=(at + 52, at + 100))
     return builder
@@ -32,8 +29,8 @@ def _steps(generation: Generation, stack: tuple[str, ...] = STACK, count: int = 
 def _busy_steps() -> TraceBuilder:
     """Three steps, each with an operator whose kernel takes up the rest."""
     builder = TraceBuilder()
-    for number, at in enumerate((0, 100, 200)):
-        builder.step(number, at, at + 100).op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 100))
+    for at in builder.steps(3, 100):
+        builder.op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 100))
     return builder
 
 
@@ -71,8 +68,8 @@ def test_without_stacks_the_operator_is_named_with_how_to_get_the_line(tmp_path:
 
 def test_waits_for_cpu_to_gpu_copies_do_not_count(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, at in enumerate((0, 100, 200)):
-        builder.step(number, at, at + 100).op("aten::copy_", at, at + 22)
+    for at in builder.steps(3, 100):
+        builder.op("aten::copy_", at, at + 22)
         builder.copy(at, at + 5, on_device=(at + 5, at + 20)).sync(at + 5, at + 22)
         builder.op("aten::mm", at + 22, at + 40).launch(at + 30, at + 40, kernel=(at + 41, at + 100))
     assert clear(HostSync(), builder, tmp_path).value == 0
@@ -96,22 +93,12 @@ def test_the_profilers_wait_at_the_end_does_not_count(tmp_path: Path) -> None:
     assert clear(HostSync(), builder, tmp_path).value == 0
 
 
-def test_one_step_of_little_work_is_too_little(tmp_path: Path) -> None:
-    assert "real work" in skipped(HostSync(), _steps(Generation.CURRENT, count=1), tmp_path)
-
-
-def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
-    assert "No kernels were recorded" in skipped(HostSync(), builder, tmp_path)
-
-
 @pytest.mark.parametrize(("step_us", "found"), [(501, False), (500, True)])
 def test_drains_count_from_two_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
     # From the copy's end at 42 to the next kernel at 52 the device is idle.
     builder = TraceBuilder()
-    for number in range(3):
-        at = step_us * number
-        builder.step(number, at, at + step_us).op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
+    for at in builder.steps(3, step_us):
+        builder.op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
         builder.item(at + 10, at + 44, copy=(at + 40, at + 42)).op("aten::mm", at + 44, at + 55)
         builder.launch(at + 45, at + 52, kernel=(at + 52, at + step_us))
     assert is_found(HostSync(), builder, tmp_path) is found
@@ -119,8 +106,7 @@ def test_drains_count_from_two_percent_of_the_step(step_us: int, tmp_path: Path,
 
 def test_at_most_five_lines_are_named(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, begin in enumerate((0, 600, 1200)):
-        builder.step(number, begin, begin + 600)
+    for begin in builder.steps(3, 600):
         for line, at in enumerate(range(begin, begin + 600, 100)):
             builder.op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
             builder.item(at + 10, at + 44, copy=(at + 40, at + 42), stack=(f"train.py({line}): train",))
@@ -202,3 +188,7 @@ def test_inference_in_a_script_reads_results_a_step_later(tmp_path: Path) -> Non
     found = finding(HostSync(), _decoding("ProfilerStep#{}"), tmp_path)
     assert "hundred" not in found.fix.summary
     assert "read them a step later" in found.fix.summary
+
+
+def test_one_step_of_little_work_is_too_little(tmp_path: Path) -> None:
+    assert "real work" in skipped(HostSync(), _steps(Generation.CURRENT, count=1), tmp_path)

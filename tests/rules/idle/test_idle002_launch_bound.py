@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -34,8 +32,8 @@ def test_many_kernels_shorter_than_their_launches_are_found_and_need_fewer_launc
 
 def test_one_long_call_differs_from_many_short_ones(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, start in enumerate((0, 5000, 10_000)):
-        builder.step(number, start, start + 5000).op("aten::conv2d", start, start + 4000)
+    for start in builder.steps(3, 5000):
+        builder.op("aten::conv2d", start, start + 4000)
         builder.launch(start + 3900, start + 3990, kernel=(start + 3995, start + 5000))
     found = finding(LaunchBound(), builder, tmp_path)
     assert evidence(found, "share of this time in single operators") == 1.0
@@ -44,8 +42,8 @@ def test_one_long_call_differs_from_many_short_ones(tmp_path: Path) -> None:
 
 def test_a_full_queue_is_clear(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, start in enumerate((0, 100, 200)):
-        builder.step(number, start, start + 100).op("aten::mm", start, start + 6)
+    for start in builder.steps(3, 100):
+        builder.op("aten::mm", start, start + 6)
         builder.launch(start, start + 2, kernel=(start + 2, start + 50))
         builder.launch(start + 3, start + 5, kernel=(start + 50, start + 100))
     assert clear(LaunchBound(), builder, tmp_path).value < 0.05
@@ -58,10 +56,6 @@ def test_one_or_two_steps_give_an_upper_limit_of_low_confidence(steps: int, word
     assert (found.saving.method, found.confidence) == (Method.BOUND, Confidence.LOW)
     assert found.saving.reason is not None
     assert f"{words}: other steps may differ." in found.caveats
-
-
-def test_a_recording_without_steps_is_no_step(tmp_path: Path) -> None:
-    assert "No marked step" in skipped(LaunchBound(), _unmarked(), tmp_path)
 
 
 @pytest.mark.parametrize(("kernels", "judged"), [(9, False), (10, True)])
@@ -84,26 +78,13 @@ def test_the_first_launch_of_a_kernel_is_start_up(tmp_path: Path) -> None:
     assert facts.claim(Category.IDLE_LAUNCH).total_ns == 80_000 + 10_000
 
 
-def _unmarked() -> TraceBuilder:
-    """As above, all of it one window."""
-    builder = _short_kernels()
-    builder.events[:] = [event for event in builder.events if not event["name"].startswith("ProfilerStep#")]
-    return builder
-
-
-def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
-    assert "No launch calls" in skipped(LaunchBound(), builder, tmp_path)
-
-
 @pytest.mark.parametrize(("step_us", "found"), [(1001, False), (1000, True)])
 def test_waiting_for_launches_counts_from_five_percent_of_the_step(
     step_us: int, tmp_path: Path, *, found: bool
 ) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        at = step_us * number
-        builder.step(number, at, at + step_us).op("aten::mm", at, at + 50)
+    for at in builder.steps(3, step_us):
+        builder.op("aten::mm", at, at + 50)
         builder.launch(at + 10, at + 40, kernel=(at + 50, at + step_us))
     assert is_found(LaunchBound(), builder, tmp_path) is found
 
@@ -114,9 +95,8 @@ def test_a_few_long_calls_are_the_cause_from_half_of_the_time(
 ) -> None:
     # The device waits 1,000 us for one call and 20 us for each of the others.
     builder, length = TraceBuilder(), 1010 + 21 * short_calls
-    for number in range(3):
-        begin = length * number
-        builder.step(number, begin, begin + length).op("aten::conv2d", begin, begin + 1000)
+    for begin in builder.steps(3, length):
+        builder.op("aten::conv2d", begin, begin + 1000)
         builder.launch(begin + 990, begin + 1000, kernel=(begin + 1000, begin + 1010))
         for at in range(begin + 1010, begin + length, 21):
             builder.op("aten::add", at, at + 20).launch(at + 10, at + 20, kernel=(at + 20, at + 21))
@@ -128,8 +108,8 @@ def test_a_few_long_calls_are_the_cause_from_half_of_the_time(
 def _compiled(gap_us: int) -> TraceBuilder:
     """Steps of 3 ms in compiled code, which launches a kernel of 2 us after each pause of Python."""
     builder = TraceBuilder()
-    for number, at in enumerate((0, 3000, 6000)):
-        builder.step(number, at, at + 3000).op("Torch-Compiled Region: 0/0", at, at + 3000)
+    for at in builder.steps(3, 3000):
+        builder.op("Torch-Compiled Region: 0/0", at, at + 3000)
         for start in range(at, at + 3000, gap_us):
             builder.launch(start + gap_us - 10, start + gap_us - 5, kernel=(start + gap_us - 5, start + gap_us - 3))
     return builder
@@ -159,24 +139,24 @@ def test_a_gap_within_an_operator_is_long_from_half_a_millisecond(
 @pytest.mark.parametrize(("call_us", "share"), [(999, 0), (1000, 1)])
 def test_a_call_is_long_from_one_millisecond(call_us: int, share: float, tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, at in enumerate((0, 2000, 4000)):
-        builder.step(number, at, at + 2000).op("aten::conv2d", at, at + call_us)
+    for at in builder.steps(3, 2000):
+        builder.op("aten::conv2d", at, at + call_us)
         builder.launch(at + call_us - 10, at + call_us, kernel=(at + call_us, at + 2000))
     assert evidence(finding(LaunchBound(), builder, tmp_path), "share of this time in single operators") == share
 
 
 def test_a_kernel_of_ten_microseconds_outlasts_its_launch(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, at in enumerate((0, 100, 200)):
-        builder.step(number, at, at + 100).op("aten::add", at, at + 60)
+    for at in builder.steps(3, 100):
+        builder.op("aten::add", at, at + 60)
         builder.launch(at + 10, at + 40, kernel=(at + 40, at + 49)).launch(at + 50, at + 60, kernel=(at + 60, at + 70))
     assert evidence(finding(LaunchBound(), builder, tmp_path), "share of kernels shorter than 10 µs") == 0.5
 
 
 def test_only_operators_count_as_compiled(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number, at in enumerate((0, 500, 1000)):
-        builder.step(number, at, at + 500).op("aten::mm", at, at + 50).op("worker", at, at + 200, thread=9)
+    for at in builder.steps(3, 500):
+        builder.op("aten::mm", at, at + 50).op("worker", at, at + 200, thread=9)
         builder.launch(at + 10, at + 40, kernel=(at + 50, at + 500))
     found = finding(LaunchBound(), builder, tmp_path)
     fix = found.fix.what_if
@@ -199,3 +179,14 @@ def test_a_serving_engine_that_replays_graphs_is_not_told_to_turn_them_on(
             builder.op("aten::index_select", start, start + 10, sequence=-1)
             builder.launch(start + 2, start + 7, kernel=(start + 8, start + 10), call=call)
     assert words in finding(LaunchBound(), builder, tmp_path).fix.summary
+
+
+def test_a_recording_without_steps_is_no_step(tmp_path: Path) -> None:
+    assert "No marked step" in skipped(LaunchBound(), _unmarked(), tmp_path)
+
+
+def _unmarked() -> TraceBuilder:
+    """As above, all of it one window."""
+    builder = _short_kernels()
+    builder.events[:] = [event for event in builder.events if not event["name"].startswith("ProfilerStep#")]
+    return builder

@@ -1,7 +1,5 @@
 """Loops over operators that take longer to be called than to compute."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,9 +47,7 @@ def _steps(
     """A kernel of 100 us, then 40 us of preparing a batch's metrics and plain Python up to the next step."""
     builder = TraceBuilder(generation)
     length = 200 + logging_us
-    for step in range(count):
-        start = step * length
-        builder.step(step, start, start + length)
+    for start in builder.steps(count, length):
         builder.op("aten::mm", start, start + 20, stack=stack).launch(
             start + 5, start + 10, kernel=(start + 20, start + 120)
         )
@@ -80,9 +76,7 @@ def test_the_saving_is_simulated(tmp_path: Path) -> None:
 
 def test_code_of_an_inference_is_not_to_run_less_often(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(6):
-        at = 1000 * number
-        builder.step(number, at, at + 1000)
+    for at in builder.steps(6, 1000):
         for place in range(10):
             builder.op("aten::linear", at + place, at + place + 1, sequence=-1)
         builder.op("aten::mm", at + 10, at + 12, sequence=-1).launch(at + 10, at + 11, kernel=(at + 12, at + 500))
@@ -96,9 +90,8 @@ def test_code_of_an_inference_is_not_to_run_less_often(tmp_path: Path) -> None:
 def test_work_in_only_some_steps_has_an_upper_limit(tmp_path: Path) -> None:
     # Five steps of 1000 us; in the second one, Python takes the place of the second kernel.
     builder = TraceBuilder()
-    for step in range(5):
-        start = 1000 * step
-        builder.step(step, start, start + 1000).op("aten::mm", start, start + 20)
+    for step, start in enumerate(builder.steps(5, 1000)):
+        builder.op("aten::mm", start, start + 20)
         builder.launch(start + 5, start + 10, kernel=(start + 20, start + 120))
         if step != 1:
             builder.op("aten::mm", start + 120, start + 900).launch(
@@ -146,9 +139,8 @@ def test_short_stretches_belong_to_the_launches_between_them(tmp_path: Path) -> 
 def test_waiting_for_the_backward_pass_is_no_python(tmp_path: Path) -> None:
     # The autograd thread pauses for 600 of 1000 us between two nodes.
     builder, node = TraceBuilder(), "autograd::engine::evaluate_function: MmBackward0"
-    for step in range(3):
-        start = 1000 * step
-        builder.step(step, start, start + 1000).op("aten::mm", start, start + 100)
+    for start in builder.steps(3, 1000):
+        builder.op("aten::mm", start, start + 100)
         builder.launch(start + 5, start + 10, kernel=(start + 20, start + 100))
         builder.op(node, start + 100, start + 200, thread=AUTOGRAD).op(node, start + 800, start + 950, thread=AUTOGRAD)
         builder.launch(start + 900, start + 910, kernel=(start + 910, start + 1000), thread=AUTOGRAD)
@@ -157,17 +149,16 @@ def test_waiting_for_the_backward_pass_is_no_python(tmp_path: Path) -> None:
 
 def test_waiting_for_other_ranks_is_no_python(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(3):
-        start = 1000 * step
-        builder.step(step, start, start + 1000).op("aten::mm", start, start + 200)
+    for start in builder.steps(3, 1000):
+        builder.op("aten::mm", start, start + 200)
         builder.annotation("gloo:all_reduce", start + 200, start + 1000, thread=2)
     assert clear(PythonOverhead(), builder, tmp_path).value == 0
 
 
 def test_python_that_overlaps_the_gpu_costs_nothing(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in (0, 1000, 2000):
-        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 20)
+    for start in builder.steps(3, 1000):
+        builder.op("aten::mm", start, start + 20)
         builder.launch(start + 5, start + 10, kernel=(start + 20, start + 1000))
     assert clear(PythonOverhead(), builder, tmp_path).value < 0.01
 
@@ -201,8 +192,8 @@ def test_recordings_of_2021_name_the_lines_before_and_after(tmp_path: Path) -> N
 
 def test_without_a_gpu_every_long_stretch_counts(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in (0, 1000, 2000):
-        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
+    for start in builder.steps(3, 1000):
+        builder.op("aten::mm", start, start + 600)
         builder.python("train.py(12): log_metrics", start + 600, start + 1000)
     found = finding(PythonOverhead(), builder, tmp_path)
     assert evidence(found, "in log_metrics (train.py:12)") == 400_000
@@ -210,8 +201,8 @@ def test_without_a_gpu_every_long_stretch_counts(tmp_path: Path) -> None:
 
 def test_time_in_training_code_does_not_count(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in (0, 1000, 2000):
-        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
+    for start in builder.steps(3, 1000):
+        builder.op("aten::mm", start, start + 600)
         builder.python("train.py(12): train", start, start + 1000)
         builder.python("torch/_tensor.py(566): backward", start + 600, start + 990)
         builder.op(f"{AUTOGRAD}: MmBackward0", start + 600, start + 610, sequence=start, forward_thread=1)
@@ -248,9 +239,7 @@ def test_a_step_that_was_delayed_at_this_place_does_not_count(tmp_path: Path) ->
 
 def test_without_stacks_python_at_another_place_in_each_step_is_unknown(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(6):
-        at = 1000 * number
-        builder.step(number, at, at + 1000)
+    for number, at in enumerate(builder.steps(6, 1000)):
         for position in range(6):
             begin = at + 100 * position + (400 if position > number % 5 else 0)
             builder.op(f"aten::op{position}", begin, begin + 100)
@@ -363,14 +352,10 @@ def test_with_a_gpu_short_stretches_belong_to_the_launches(tmp_path: Path) -> No
 
 def test_time_in_the_loader_does_not_count(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in (0, 1000, 2000):
-        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
+    for start in builder.steps(3, 1000):
+        builder.op("aten::mm", start, start + 600)
         builder.loader(start + 600, start + 1000)
     assert clear(PythonOverhead(), builder, tmp_path).value == 0
-
-
-def test_one_step_of_little_work_is_too_little(tmp_path: Path) -> None:
-    assert "real work" in skipped(PythonOverhead(), _steps(logging_us=500, count=1), tmp_path)
 
 
 def write_checkpoint() -> None:
@@ -477,9 +462,7 @@ def _with_average(
     ``flip_us``: how long one operator of another function takes at the end of this.
     """
     builder = TraceBuilder()
-    for number in range(count):
-        at = 1000 * number
-        builder.step(number, at, at + 1000)
+    for number, at in enumerate(builder.steps(count, 1000)):
         builder.python("train.py(10): train", at, at + 1000)
         builder.python("nn.Module: Net_0", at, at + (800 if in_module else 300))
         builder.op("aten::mm", at + 1, at + 299, sequence=number)
@@ -525,9 +508,8 @@ def test_operators_of_a_module_belong_to_the_training(tmp_path: Path) -> None:
 def _with_search(*, has_operators: bool = False) -> TraceBuilder:
     """Steps of 1 ms without a GPU: a module calls a function of the user that runs for 500 us without operators."""
     builder = TraceBuilder()
-    for number in range(4):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).python("train.py(10): train", at, at + 1000)
+    for number, at in enumerate(builder.steps(4, 1000)):
+        builder.python("train.py(10): train", at, at + 1000)
         builder.python("nn.Module: Net_0", at, at + 800)
         builder.python("train.py(60): search", at + 300, at + 800)
         for start in range(at + 300, at + 800, 50 if has_operators else 500):
@@ -745,9 +727,7 @@ def test_few_samples_of_the_code_give_only_a_limit(count: int, method: Method, t
 @pytest.mark.parametrize(("length_us", "found"), [(14, True), (15, False)])
 def test_without_a_gpu_a_pass_of_small_operators_is_found(length_us: int, tmp_path: Path, *, found: bool) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        at = 100 * length_us * number
-        builder.step(number, at, at + 100 * length_us)
+    for at in builder.steps(4, 100 * length_us):
         for start in range(at, at + 100 * length_us, length_us):
             builder.op("aten::mul", start, start + length_us - 1)
     assert is_found(PythonOverhead(), builder, tmp_path) is found
@@ -937,9 +917,8 @@ def test_parts_of_an_operator_that_runs_python_are_small_operators(builder: Trac
 def _without_gradients(*, has_backward: bool = False, work_us: int = 700, call: str = "randn") -> TraceBuilder:
     """Steps of 1 ms in which a function moves parameters, with 200 us of Python in one call or in its own lines."""
     builder = TraceBuilder()
-    for number in range(4):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).python("train.py(10): train", at, at + 1000)
+    for number, at in enumerate(builder.steps(4, 1000)):
+        builder.python("train.py(10): train", at, at + 1000)
         builder.python("train.py(48): perturb", at, at + 1000)
         if call:
             builder.python(f"<built-in function {call}>", at, at + 200 + 600 * (call == "randn"))
@@ -968,9 +947,8 @@ def test_code_around_operators_that_no_backward_pass_tells_apart_is_the_training
 def _with_loop(in_loop: int = 180, outside: int = 20) -> TraceBuilder:
     """Steps of 3 ms: many operators of 4 us in a function of the loss, and larger ones around it."""
     builder = TraceBuilder()
-    for number in range(4):
-        at = 3_000 * number
-        builder.step(number, at, at + 3_000).python("train.py(12): forward", at, at + 2_900)
+    for at in builder.steps(4, 3000):
+        builder.python("train.py(12): forward", at, at + 2_900)
         builder.python("train.py(17): negatives", at, at + 5 * in_loop)
         for position in range(in_loop):
             builder.op("aten::fill_", at + 5 * position, at + 5 * position + 4)
@@ -1020,9 +998,8 @@ def test_small_operators_of_one_function_are_found_beside_large_ones_where_sampl
     samples: int, tmp_path: Path, *, found: bool
 ) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        at = 11_000 * number
-        builder.step(number, at, at + 11_000).python("train.py(12): forward", at, at + 10_900)
+    for at in builder.steps(4, 11000):
+        builder.python("train.py(12): forward", at, at + 10_900)
         builder.python("train.py(17): negatives", at, at + 5_000)
         for position in range(250):
             builder.op("aten::fill_", at + 20 * position, at + 20 * position + 19)
@@ -1044,9 +1021,8 @@ def test_small_operators_of_one_function_are_found_beside_large_ones_where_sampl
 def test_samples_of_a_line_that_also_trains_save_no_more_than_its_own_code_took(tmp_path: Path) -> None:
     # The loop's own lines run Python for 260 of 1,000 us and operators of the loss for 600; samples show all as one.
     builder = TraceBuilder()
-    for number in range(4):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).python("train.py(18): train", at, at + 1000)
+    for at in builder.steps(4, 1000):
+        builder.python("train.py(18): train", at, at + 1000)
         builder.op("aten::mul", at + 10, at + 300, sequence=9 + at).op(
             "aten::sum", at + 301, at + 600, sequence=10 + at
         )
@@ -1128,9 +1104,8 @@ def _with_loss(function: str, start: int = 300) -> TraceBuilder:
 
 def test_the_saving_of_a_checkpoint_in_some_steps_follows_from_samples(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).op("aten::mm", at, at + 400)
+    for number, at in enumerate(builder.steps(4, 1000)):
+        builder.op("aten::mm", at, at + 400)
         if number % 4 == 3:
             builder.python("train.py(60): write", at + 400, at + 900)
             builder.python("<traceadvisor>(64): save", at + 410, at + 890)
@@ -1174,8 +1149,8 @@ def test_without_stacks_the_code_of_an_optimizer_is_that_of_pytorch(tmp_path: Pa
 def _walking(frame: str, *, computes: bool = False) -> TraceBuilder:
     """Steps of 1 ms on a GPU; in 600 us of each, a function of torch runs, called by the script."""
     builder = TraceBuilder()
-    for start in range(0, 4000, 1000):
-        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 20)
+    for start in builder.steps(4, 1000):
+        builder.op("aten::mm", start, start + 20)
         builder.launch(start + 5, start + 10, kernel=(start + 20, start + 120)).sync(start + 20, start + 125)
         builder.python("finetune.py(61): epoch", start, start + 1000).python(frame, start + 150, start + 750)
         if computes:

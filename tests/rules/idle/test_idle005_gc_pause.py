@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,8 @@ def _steps(*, pause_us: float) -> TraceBuilder:
     """Three steps: a kernel from 20 to 100 us, and from 50 on the script collects garbage until so long after it."""
     builder = TraceBuilder()
     length = 100 + pause_us
-    for number in range(3):
-        at = number * length
-        builder.step(number, at, at + length).op("aten::mm", at, at + 20)
+    for at in builder.steps(3, length):
+        builder.op("aten::mm", at, at + 20)
         builder.launch(at + 5, at + 10, kernel=(at + 20, at + 100))
         builder.python("train.py(12): learn", at + 50, at + length)
         builder.python("<built-in function collect>", at + 50, at + length)
@@ -109,9 +106,8 @@ def test_many_short_collections_count_beside_a_long_one(tmp_path: Path) -> None:
 def test_collections_while_batches_are_loaded_go_with_the_loading(tmp_path: Path, *, in_loader: bool) -> None:
     # Each step of 1 ms loads its batch for 600 us; it collects for 200 us in that, or in the rest.
     builder, steps, pauses = TraceBuilder(), [], []
-    for number in range(4):
-        at = 1000 * number
-        builder.step(number, at, at + 1000).loader(at, at + 600).op("aten::mm", at + 600, at + 1000)
+    for number, at in enumerate(builder.steps(4, 1000)):
+        builder.loader(at, at + 600).op("aten::mm", at + 600, at + 1000)
         steps.append(TimedStep(number, 0, 1_000_000, 600_000, 1, StepState.PLAIN, clock_ns=1000 * at))
         pauses.append(Pause(PauseKind.COLLECTION, 1000 * (at + (100 if in_loader else 700)), 200_000))
     captured = Captured(builder, tmp_path).with_settings(gc_share=0.2, gc_longest_ns=200_000, pauses=tuple(pauses))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,8 @@ from traceadvisor.rules.idle.idle011_too_many_threads import TooManyThreads
 def _on_cpu() -> TraceBuilder:
     """Three steps of 100 us, of which operators take 80."""
     builder = TraceBuilder()
-    for start in (0, 100, 200):
-        builder.step(start // 100, start, start + 100).op("aten::mm", start, start + 80)
+    for start in builder.steps(3, 100):
+        builder.op("aten::mm", start, start + 80)
     return builder
 
 

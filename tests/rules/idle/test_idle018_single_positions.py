@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -27,9 +25,7 @@ def _decoder(
     """
     builder = TraceBuilder()
     shapes = [[sequences, positions, 8], [1, sequences, 8], [24, 8]]
-    for step in range(3):
-        begin = 1200 * step
-        builder.step(step, begin, begin + 1200)
+    for begin in builder.steps(3, 1200):
         for call in range(calls):
             at = begin + POSITION_US * call
             builder.op("aten::gru", at, at + 40, dims=shapes)

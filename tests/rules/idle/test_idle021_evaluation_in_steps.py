@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,9 +18,8 @@ def _steps(
 ) -> TraceBuilder:
     """Six steps of 100 us with a backward pass, and a function that may evaluate in some of them."""
     builder = TraceBuilder().python("train.py(60): main", 0, 600)
-    for number in range(6):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("aten::mm", at, at + 10, sequence=number)
+    for number, at in enumerate(builder.steps(6, 100)):
+        builder.op("aten::mm", at, at + 10, sequence=number)
         builder.op("autograd::engine::evaluate_function: MmBackward0", at + 12, at + 20, sequence=number)
         if number % every == 0:
             builder.python("train.py(17): validate", at + 25, at + 25 + evaluation_us)

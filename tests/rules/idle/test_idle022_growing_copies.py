@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +139,8 @@ def test_tensors_that_do_not_continue_the_step_before_are_clear(kept: tuple[int,
 def test_layers_that_join_what_the_one_before_made_are_clear(tmp_path: Path) -> None:
     """Four steps with the same chain: each layer joins 8 columns to all before."""
     builder = TraceBuilder()
-    for number in range(4):
-        at = 100 * number
-        builder.step(number, at, at + 100).op("aten::mm", at, at + 5, dims=[[8, 8], [8, 8]], sequence=number)
+    for number, at in enumerate(builder.steps(4, 100)):
+        builder.op("aten::mm", at, at + 5, dims=[[8, 8], [8, 8]], sequence=number)
         builder.op("autograd::engine::evaluate_function: MmBackward0", at + 5, at + 9, sequence=number)
         for layer in range(8):
             sizes: Any = [[16, 64 + 8 * layer], [16, 8]]

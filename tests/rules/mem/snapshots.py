@@ -1,7 +1,5 @@
 """Runs a rule on the snapshot of a training on the model of the allocator."""
 
-from __future__ import annotations
-
 import pickle
 import tempfile
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -24,9 +22,7 @@ def _training(
 ) -> TraceBuilder:
     """Build four steps of 100 us: a block in 10 us, then a backward node of 30 us per recomputed block."""
     builder = TraceBuilder()
-    for step in range(4):
-        at = 100 * step
-        builder.step(step, at, at + 100)
+    for at in builder.steps(4, 100):
         for place, name in enumerate(BLOCK):
             builder.op(name, at + 2 * place, at + 2 * place + 2, sequence=place + 1, dims=[[64, place]])
         for start in range(at + 20, at + 20 + 30 * blocks, 30):

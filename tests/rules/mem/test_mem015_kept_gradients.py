@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.memory.programs import Training, transformer
 from tests.rules.mem.snapshots import clear, facts, finding, skipped
 from traceadvisor.rules.mem.mem015_kept_gradients import KeptGradients

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.memory.programs import Layer, Training, convolutions
 from tests.rules.mem.snapshots import clear, facts, finding, skipped
 from traceadvisor.rules.mem.mem017_convolution_workspaces import ConvolutionWorkspaces

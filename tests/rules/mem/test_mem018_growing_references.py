@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.memory.programs import convolutions
 from tests.rules.mem.snapshots import clear, facts, finding, skipped
 from traceadvisor.rules.mem.mem018_growing_references import GrowingReferences

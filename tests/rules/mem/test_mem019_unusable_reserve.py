@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.memory.allocator import Device, snapshot
 from tests.memory.programs import transformer
 from tests.rules.mem.snapshots import clear, facts, finding, skipped

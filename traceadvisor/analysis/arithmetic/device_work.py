@@ -232,6 +232,6 @@ def plain_kernels(trace: Trace, launches: Launches, tree: OperatorTree, multiply
     rows, calls = launches.work_rows[others], launches.call_rows[others]
     named = events.name_id[tree.rows]
     plain = name_mask(trace.names, lambda name: bool(_IS_PLAIN.search(name)) and not _MAY_MULTIPLY.search(name))
-    within = tree.nearest(name_mask(trace.names, lambda name: name in FORMULAS)[named]) != NONE
+    within = tree.nearest(name_mask(trace.names, FORMULAS.__contains__)[named]) != NONE
     owner = call_operators(events)[calls]
     return np.sort(rows[np.append(plain[named] | within, False)[owner]])  # a value, not a flag

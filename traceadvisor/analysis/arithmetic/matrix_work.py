@@ -225,7 +225,7 @@ class MatrixCalls:
 
 def matrix_calls(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixCalls:
     """Find the calls and the kernels they launched."""
-    named = name_mask(trace.names, lambda name: name in FORMULAS)
+    named = name_mask(trace.names, FORMULAS.__contains__)
     chosen = named[trace.events.name_id[tree.rows]]
     nearest = np.append(tree.nearest(chosen), NONE)
     above = np.where(chosen, nearest[tree.parent], NONE)

@@ -36,7 +36,7 @@ class Surroundings:
             return result
         events = self.trace.events
         rows = events.rows(Kind.OPERATOR, Kind.ANNOTATION)
-        rows = rows[name_mask(self.trace.names, lambda name: pattern.search(name) is not None)[events.name_id[rows]]]
+        rows = rows[name_mask(self.trace.names, pattern.search)[events.name_id[rows]]]
         calls = self.call_rows[known]
         result[known] = ThreadSpans.of(events, rows).hold(events.thread[calls], events.start_ns[calls])
         return result
@@ -63,7 +63,7 @@ class Surroundings:
         """Return whether most backward nodes run during ranges whose name matches: an optimizer that got a closure."""
         events = self.trace.events
         ranges, nodes = events.rows(Kind.ANNOTATION), events.rows(Kind.OPERATOR)
-        matches = name_mask(self.trace.names, lambda name: pattern.search(name) is not None)
+        matches = name_mask(self.trace.names, pattern.search)
         is_node = name_mask(self.trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
         ranges, nodes = ranges[matches[events.name_id[ranges]]], nodes[is_node[events.name_id[nodes]]]
         return 2 * int(events.spans(ranges).contains(events.start_ns[nodes]).sum()) > nodes.size

@@ -63,7 +63,7 @@ def input_calls(trace: Trace, thread: int) -> InputCalls | None:
     Those of tf.data may be inside a compiled function, which waits for them on another thread.
     """
     events = trace.events
-    taking = np.union1d(*(rows_named(trace, kind, lambda name: _TAKES.search(name) is not None) for kind in _KINDS))
+    taking = np.union1d(*(rows_named(trace, kind, _TAKES.search) for kind in _KINDS))
     named = rows_named(trace, Kind.ANNOTATION, lambda name: not name.startswith(_STAGE) and is_input(name))
     rows = np.union1d(taking, named[events.thread[named] == thread])
     calls = trace.python_calls

@@ -61,8 +61,7 @@ def recurring_places(
     if len(steps) < FEWEST_STEPS or not spans:
         return []
     trace = observation.trace
-    outer = tree.rows[(tree.thread == observation.thread) & (tree.parent == NONE)]
-    outer = outer[np.argsort(trace.events.start_ns[outer], kind="stable")]
+    outer = tree.rows[tree.tops(observation.thread)]
     begun = np.searchsorted(trace.events.start_ns[outer], spans.starts_ns, side="right")
     names = np.concatenate(([NONE], trace.events.name_id[outer], [NONE]))
     keys = np.stack((names[begun], names[begun + 1]), axis=1)

@@ -233,8 +233,7 @@ def _within(trace: Trace, loading: SpanSet) -> Trace:
 def _by_operators(observation: Observation, tree: OperatorTree, waiting: SpanSet) -> list[CallSite]:
     """Use the stacks of operators inside the loader, as in recordings of 2021."""
     trace, events = observation.trace, observation.trace.events
-    outermost = tree.rows[(tree.parent == NONE) & (tree.thread == observation.thread)]
-    rows = outermost[observation.loading.contains(events.start_ns[outermost])]
+    rows = events.within(observation.loading, tree.rows[tree.tops(observation.thread)])
     stacks = trace.details.stack_id.at(rows, np.int32(NONE))
     groups: dict[Location, list[Int64]] = {}
     for stack in np.unique(stacks[stacks != NONE]).tolist():

@@ -133,16 +133,15 @@ def _loops(observation: Observation, windows: SpanSet, fewest: int) -> Iterator[
 
 def _loop(observation: Observation, tree: OperatorTree, windows: SpanSet, nodes: Int64, forward: Int64) -> _Loop:
     trace = observation.trace
-    is_outer = (tree.thread == observation.thread) & (tree.parent == NONE) & windows.contains(tree.start_ns)
-    positions = np.flatnonzero(is_outer)
-    positions = positions[np.argsort(tree.start_ns[positions], kind="stable")]
+    positions = tree.tops(observation.thread)
+    positions = positions[windows.contains(tree.start_ns[positions])]
     name_id = trace.events.name_id[tree.rows]
     ids = trace.details.dims_id.at(tree.rows, np.int32(NONE))
     known = {one: tensor_shapes(trace.texts[one]) for one in np.unique(ids[ids != NONE]).tolist()}
     shapes = [known.get(one, ()) for one in ids.tolist()]
 
     def named(pattern: re.Pattern[str]) -> Mask:
-        return name_mask(trace.names, lambda name: pattern.match(name) is not None)[name_id]
+        return name_mask(trace.names, pattern.match)[name_id]
 
     is_product, place = named(_PRODUCT), np.full(tree.rows.size, NONE, dtype=np.int64)
     place[positions] = np.arange(positions.size)

@@ -25,7 +25,7 @@ _CONVOLUTION = re.compile(r"^aten::(?:cudnn|miopen)_convolution")
 
 def compiling_rows(trace: Trace, tree: OperatorTree) -> Int64:
     """The rows of the outermost range of each compilation."""
-    named = name_mask(trace.names, lambda name: _COMPILING.search(name) is not None)
+    named = name_mask(trace.names, _COMPILING.search)
     compiles = named[trace.events.name_id[tree.rows]]
     inside = tree.parent != NONE
     inside[inside] = tree.nearest(compiles)[tree.parent[inside]] != NONE
@@ -35,10 +35,10 @@ def compiling_rows(trace: Trace, tree: OperatorTree) -> Int64:
 
 def searching_rows(trace: Trace, tree: OperatorTree) -> Int64:
     """The rows of convolutions that search for an algorithm: only these wait for events, to time each attempt."""
-    waits = rows_named(trace, Kind.RUNTIME, lambda name: _EVENT_WAIT.match(name) is not None)
+    waits = rows_named(trace, Kind.RUNTIME, _EVENT_WAIT.match)
     around = tree.enclosing(trace.events.thread[waits].astype(np.int64), trace.events.start_ns[waits])
     rows: Int64 = tree.rows[np.unique(around[around != NONE])]
-    is_convolution = name_mask(trace.names, lambda name: _CONVOLUTION.match(name) is not None)
+    is_convolution = name_mask(trace.names, _CONVOLUTION.match)
     return rows[is_convolution[trace.events.name_id[rows]]]
 
 

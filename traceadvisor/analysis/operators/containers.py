@@ -25,7 +25,7 @@ busy machine, gaps of some 100 us are no long call either."""
 
 def container_rows(trace: Trace) -> Int64:
     """Return the operators around compiled code."""
-    return rows_named(trace, Kind.OPERATOR, lambda name: COMPILED.search(name) is not None)
+    return rows_named(trace, Kind.OPERATOR, COMPILED.search)
 
 
 def long_call_time(observation: Observation) -> SpanSet:

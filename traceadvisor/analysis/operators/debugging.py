@@ -56,7 +56,7 @@ def check_rows(trace: Trace, tree: OperatorTree) -> Int64:
     """Return the rows of the NaN checks: operators right inside of backward nodes."""
     names = trace.events.name_id[tree.rows]
     is_node = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[names]
-    is_check = name_mask(trace.names, lambda name: name in CHECKS)[names]
+    is_check = name_mask(trace.names, CHECKS.__contains__)[names]
     directly = np.zeros(is_check.size, dtype=np.bool_)
     has_parent = tree.parent != NONE
     directly[has_parent] = is_node[tree.parent[has_parent]]
@@ -75,7 +75,7 @@ def stack_spans(trace: Trace, tree: OperatorTree) -> SpanSet:
     that its operator does, and it may wait for the interpreter before: the time counts from the operator's start.
     """
     events, calls = trace.events, trace.python_calls
-    named = name_mask(trace.names, lambda name: _KEEPS_STACK.search(name) is not None)
+    named = name_mask(trace.names, _KEEPS_STACK.search)
     rows = np.flatnonzero(named[calls.name_id])
     starts_ns = calls.start_ns[rows]
     around = tree.enclosing(calls.thread[rows].astype(np.int64), starts_ns)

@@ -27,7 +27,7 @@ def has_gradient_readers(observation: Observation) -> bool:
     trace, calls = observation.trace, observation.trace.python_calls
     if _called(observation, lambda file, _: file == _CLIPPING).any():
         return True
-    runs = name_mask(trace.names, lambda name: _RUN.match(name) is not None)[calls.name_id]
+    runs = name_mask(trace.names, _RUN.match)[calls.name_id]
     inside = _spans(observation, runs)
     modules = name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id]
     inside -= _spans(observation, modules | _called(observation, lambda file, _: file.startswith(_RECOMPUTING)))

@@ -58,13 +58,13 @@ def read_inputs(
     dims: str, types: str, concrete: str, inner: frozenset[str] = frozenset(), *, strides: str = ""
 ) -> Inputs:
     """Read inputs from a trace's texts; malformed parts count as not recorded."""
-    shapes, values = _decoded(dims), _decoded(concrete)
+    shapes, values = decoded(dims), decoded(concrete)
     return Inputs(
         tuple(_shape(each) for each in shapes),
         tuple(types.split(";")) if types else (),
         tuple(_value(each) for each in values),
         inner,
-        strides=tuple(_shape(each) for each in _decoded(strides)),
+        strides=tuple(_shape(each) for each in decoded(strides)),
     )
 
 
@@ -72,17 +72,17 @@ def tensor_shapes(dims: str) -> tuple[Shape, ...]:
     """Return the sizes of all tensors of an operator, those in lists too; malformed ones count as not recorded."""
     inputs = [
         each if isinstance(each, list) and any(isinstance(one, list) for one in each) else [each]
-        for each in _decoded(dims)
+        for each in decoded(dims)
     ]
     return tuple(shape for each in inputs for one in each if (shape := _shape(one)))
 
 
-def _decoded(text: str) -> list[object]:
+def decoded(text: str) -> list[object]:
+    """Return the list that a text of inputs holds; empty for a malformed one."""
     try:
-        decoded = msgspec.json.decode(text)
+        return msgspec.json.decode(text, type=list[object])
     except (ValueError, RecursionError):
         return []
-    return decoded if isinstance(decoded, list) else []
 
 
 def _shape(recorded: object) -> Shape:

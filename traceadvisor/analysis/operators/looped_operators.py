@@ -75,10 +75,8 @@ def outermost_forward(observation: Observation, tree: OperatorTree, within: Span
     """Return the outermost operators in some time that no backward pass runs."""
     trace, events, calls = observation.trace, observation.trace.events, observation.trace.python_calls
     passes = backward_rows(trace)
-    rows = tree.rows[(tree.thread == observation.thread) & (tree.parent == NONE)]
-    rows = rows[within.contains(events.start_ns[rows])]
+    rows = events.within(within, tree.rows[tree.tops(observation.thread)])
     rows = rows[~np.isin(rows, passes)]
-    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     starts_ns = events.start_ns[rows]
     is_module = name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id]
     mine = np.flatnonzero(is_module & (calls.thread == observation.thread))
@@ -93,7 +91,7 @@ def outermost_forward(observation: Observation, tree: OperatorTree, within: Span
 def called_by_layers(observation: Observation, rows: Int64) -> Mask:
     """Return whether layers of torch call each operator, not functions of the script; False without Python calls."""
     trace, calls = observation.trace, observation.trace.python_calls
-    is_layer = name_mask(trace.names, lambda name: _OF_LAYERS.match(name) is not None)
+    is_layer = name_mask(trace.names, _OF_LAYERS.match)
     is_own = name_mask(trace.names, lambda name: user_frame([name], trace.own_code) is not None)
     mine = np.flatnonzero((calls.thread == observation.thread) & (is_layer | is_own)[calls.name_id])
     inner = ThreadCalls(calls.start_ns[mine], calls.end_ns[mine], calls.thread[mine]).at(

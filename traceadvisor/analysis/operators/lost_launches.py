@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -79,11 +79,10 @@ def capture_spans(trace: Trace) -> SpanSet:
     """
     events, calls = trace.events, trace.python_calls
     begins, ends = (
-        rows_named(trace, Kind.RUNTIME, _matching(runtime_calls(purpose)))
-        for purpose in ("begin_capture", "end_capture")
+        rows_named(trace, Kind.RUNTIME, runtime_calls(purpose).search) for purpose in ("begin_capture", "end_capture")
     )
     begun, ended = (
-        np.flatnonzero(name_mask(trace.names, _matching(pattern))[calls.name_id])
+        np.flatnonzero(name_mask(trace.names, pattern.search)[calls.name_id])
         for pattern in (_BEGIN_IN_PYTHON, _END_IN_PYTHON)
     )
     if not (begins.size or ends.size or begun.size or ended.size):
@@ -91,10 +90,6 @@ def capture_spans(trace: Trace) -> SpanSet:
     launched, extent = _recorded_launches(trace), recording_extent(trace)
     pairs = (*_pairs(events, begins, ends, launched, extent), *_pairs(calls, begun, ended, launched, extent))
     return SpanSet.of(*pairs)
-
-
-def _matching(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda name: pattern.search(name) is not None
 
 
 def _recorded_launches(trace: Trace) -> tuple[Int64, Int64]:

@@ -26,7 +26,7 @@ def metric_calls(trace: Trace) -> Int64:
     order = np.lexsort((-calls.end_ns, calls.start_ns, calls.thread))
     names = calls.name_id[order]
     is_module = name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[names]
-    is_metric = name_mask(trace.names, lambda name: METRICS.search(name) is not None)[names]
+    is_metric = name_mask(trace.names, METRICS.search)[names]
     is_between = name_mask(trace.names, lambda name: name.startswith(("torch/", "<built-in ")))[names]
     found, undecided = np.zeros(names.size, dtype=np.bool_), is_module.copy()
     for ahead in range(1, MOST_FRAMES + 1):  # the calls that begin next are those inside

@@ -16,12 +16,12 @@ BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 """Prefix of the autograd engine's backward nodes."""
 
 
-def name_mask(names: tuple[str, ...], matches: Callable[[str], bool]) -> Mask:
-    """Return whether each name matches; index it with ``EventTable.name_id``."""
+def name_mask(names: tuple[str, ...], matches: Callable[[str], object]) -> Mask:
+    """Return whether each name matches, as ``Pattern.match`` says; index it with ``EventTable.name_id``."""
     return np.fromiter(map(matches, names), dtype=np.bool_, count=len(names))
 
 
-def rows_named(trace: Trace, kind: Kind, matches: Callable[[str], bool]) -> Int64:
+def rows_named(trace: Trace, kind: Kind, matches: Callable[[str], object]) -> Int64:
     """Return rows of one kind whose name matches, ascending."""
     rows = trace.events.rows(kind)
     found = [name for name in _names_of(trace, kind) if matches(trace.names[name])]

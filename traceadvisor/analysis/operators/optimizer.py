@@ -60,7 +60,7 @@ def optimizer_steps(trace: Trace) -> OptimizerSteps:
     backward = rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)
     around = rows[~_inside_backward(trace, rows, backward)]
     outer = events.spans(around)
-    nested = backward[outer.contains(events.start_ns[backward])]
+    nested = events.within(outer, backward)
     if not nested.size:
         return OptimizerSteps(rows, outermost, SpanSet.empty(), steps, has_closure=False)
     forward = _linked(trace, nested, around)
@@ -126,8 +126,7 @@ def _linked(trace: Trace, nested: Int64, around: Int64) -> Int64:
     rows = sequence.rows[np.isin(sequence.values, wanted)]
     named = name_mask(trace.names, lambda name: "Backward" in name or name.startswith(BACKWARD_PREFIX))
     rows = rows[~named[events.name_id[rows]] & np.isin(events.thread[rows], events.thread[around])]
-    linked: Int64 = rows[events.spans(around).contains(events.start_ns[rows])]
-    return linked
+    return events.within(events.spans(around), rows)
 
 
 def _extents(trace: Trace, begins_ns: Int64, forward: Int64, nested: Int64) -> list[tuple[int, int]]:
@@ -157,7 +156,7 @@ def _extents(trace: Trace, begins_ns: Int64, forward: Int64, nested: Int64) -> l
 def _closure_calls(trace: Trace, around: Int64, nested: Int64) -> SpanSet:
     """Return the time of Python functions named ``closure`` that hold a backward pass."""
     calls, events = trace.python_calls, trace.events
-    named = name_mask(trace.names, lambda name: _CLOSURE_FRAME.search(name) is not None)
+    named = name_mask(trace.names, _CLOSURE_FRAME.search)
     chosen = np.flatnonzero(named[calls.name_id] & np.isin(calls.thread, events.thread[around]))
     begun = np.searchsorted(events.start_ns[nested], calls.start_ns[chosen], side="left")
     over = np.searchsorted(events.start_ns[nested], calls.end_ns[chosen], side="left")

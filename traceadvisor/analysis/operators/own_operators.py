@@ -85,7 +85,7 @@ def own_operators(observation: Observation, tree: OperatorTree, within: SpanSet,
 
 def _without_gradients(observation: Observation, tree: OperatorTree, within: SpanSet) -> Int64:
     """Return the outermost operators of the training thread that the backward pass does not go back through."""
-    trace, mine = observation.trace, np.flatnonzero((tree.thread == observation.thread) & (tree.parent == NONE))
+    trace, mine = observation.trace, tree.tops(observation.thread)
     nodes, forward = forward_operators(trace, tree)
     needed: Mask = np.zeros(tree.rows.size, dtype=np.bool_)
     outermost = tree.outermost()

@@ -75,7 +75,7 @@ def blocking_rows(trace: Trace, launches: Launches) -> Int64:
 
 
 def _rows(trace: Trace, pattern: re.Pattern[str]) -> Int64:
-    return rows_named(trace, Kind.RUNTIME, lambda name: pattern.search(name) is not None)
+    return rows_named(trace, Kind.RUNTIME, pattern.search)
 
 
 def copy_call_rows(launches: Launches, kinds: np.typing.NDArray[np.int8], kind: Kind) -> Int64:

@@ -173,7 +173,7 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
     events, steps = trace.events, len(table.typical)
     kinds = events.kind[launches.work_rows]
     rows = launches.work_rows[(kinds == Kind.KERNEL) | (kinds == Kind.COLLECTIVE)]
-    rows = rows[table.typical_windows.contains(events.start_ns[rows])]
+    rows = events.within(table.typical_windows, rows)
     if not rows.size or not steps:
         return ()
     names, group = grouped(events.name_id[rows])

@@ -58,6 +58,10 @@ class OperatorTree:
         """Return, for each operator, the outermost one around it: itself at the top."""
         return outermost_around(self.parent)
 
+    def tops(self, thread: int | None) -> Int64:
+        """Return the positions of the operators of a thread that are inside no other, by start."""
+        return np.flatnonzero((self.thread == thread) & (self.parent == NONE))
+
     def self_time_ns(self) -> Int64:
         """Return the time in each operator itself, without its children."""
         own = self.end_ns - self.start_ns

@@ -20,11 +20,11 @@ _READS = re.compile(r"^aten::(?:item|_local_scalar_dense|is_nonzero|equal|nonzer
 @once
 def runs_on_mps(trace: Trace) -> bool:
     """Whether operators of Apple's GPU were recorded."""
-    return bool(rows_named(trace, Kind.OPERATOR, lambda name: _OF_MPS.search(name) is not None).size)
+    return bool(rows_named(trace, Kind.OPERATOR, _OF_MPS.search).size)
 
 
 @once
 def mps_waits(trace: Trace) -> Int64:
     """Return the operators in which the CPU waits for Apple's GPU; empty for other devices."""
-    rows = rows_named(trace, Kind.OPERATOR, lambda name: _READS.match(name) is not None)
+    rows = rows_named(trace, Kind.OPERATOR, _READS.match)
     return rows if runs_on_mps(trace) else rows[:0]

@@ -151,13 +151,13 @@ class OperatorLabels:
 
     def _matching(self, pattern: re.Pattern[str]) -> Mask:
         """Return whether each name matches; the last entry is that of NONE."""
-        return np.concatenate((name_mask(self._trace.names, lambda name: pattern.search(name) is not None), [False]))
+        return np.concatenate((name_mask(self._trace.names, pattern.search), [False]))
 
     def _speaking(self, names: Int64) -> Int64:
         """Return the operator that names each operator: the compiled region around it, or what records a collective."""
         tree = self._tree
         own = np.where(self._is_exchange[names] & (tree.parent != NONE), tree.parent, np.arange(names.size))
-        is_compiled = name_mask(self._trace.names, lambda name: COMPILED.match(name) is not None)[names]
+        is_compiled = name_mask(self._trace.names, COMPILED.match)[names]
         inner = tree.nearest(is_compiled)
         above = np.concatenate((tree.parent, [NONE]))[inner]
         while (above != NONE).any():  # regions are nested a few levels deep

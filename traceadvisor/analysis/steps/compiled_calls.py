@@ -37,7 +37,7 @@ def xla_rows(trace: Trace) -> Int64:
 def compiled_calls(trace: Trace) -> Int64:
     """Return the calls of the compiled function that takes most of the time, if there are several; else none."""
     events = trace.events
-    rows = rows_named(trace, Kind.ANNOTATION, lambda name: _COMPILED.match(name) is not None)
+    rows = rows_named(trace, Kind.ANNOTATION, _COMPILED.match)
     if not rows.size:
         return rows
     rows = rows[are_outermost(events.start_ns[rows], events.end_ns[rows])]  # a call is recorded twice, nested

@@ -64,7 +64,7 @@ def is_step_mark(name: str) -> bool:
 def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
     """Return ``ProfilerStep#N`` marks of the host, clipped to the profiler's span; GPU copies of marks do not count."""
     events = trace.events
-    rows = rows_named(trace, Kind.ANNOTATION, lambda name: _MARK.match(name) is not None)
+    rows = rows_named(trace, Kind.ANNOTATION, _MARK.match)
     rows = rows[events.thread[rows] == events.thread[rows[:1]]] if rows.size else rows
     spans = events.rows(Kind.PROFILER_SPAN)
     latest = int(events.end_ns[spans].max()) if spans.size else np.iinfo(np.int64).max

@@ -7,7 +7,6 @@ engines of their own hide it.
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import numpy as np
 
@@ -68,7 +67,7 @@ def inference_sign(trace: Trace) -> InferenceSign | None:
         return None
     if serving_rows(trace).size:
         return InferenceSign.SERVING
-    if _generate_calls(trace).size:
+    if _python_rows(trace, _GENERATE).size:
         return InferenceSign.GENERATE
     return InferenceSign.NO_GRADIENTS if _runs_without_gradients(trace) else None
 
@@ -87,7 +86,7 @@ def serving_rows(trace: Trace) -> Int64:
     """Return the ranges that a serving engine records once per iteration, on the thread of the first."""
     events = trace.events
     for pattern in _SERVING:
-        rows = rows_named(trace, Kind.ANNOTATION, partial(_matches, pattern))
+        rows = rows_named(trace, Kind.ANNOTATION, pattern.match)
         if rows.size:
             mine: Int64 = rows[events.thread[rows] == events.thread[rows[0]]]
             return mine[are_outermost(events.start_ns[mine], events.end_ns[mine])]
@@ -97,10 +96,6 @@ def serving_rows(trace: Trace) -> Int64:
 def is_served(trace: Trace) -> bool:
     """Whether a serving engine runs the model: by its marks, its operators or its Python files."""
     return bool(serving_rows(trace).size) or any(_ENGINE.search(name) for name in trace.names)
-
-
-def _matches(pattern: re.Pattern[str], name: str) -> bool:
-    return pattern.match(name) is not None
 
 
 def is_prefill(name: str) -> bool | None:
@@ -119,20 +114,16 @@ def iteration_spans(trace: Trace) -> tuple[Int64, Int64]:
     return calls.start_ns[rows], calls.end_ns[rows]
 
 
-def _generate_calls(trace: Trace) -> Int64:
-    return _python_rows(trace, _GENERATE)
-
-
 def _python_rows(trace: Trace, pattern: re.Pattern[str]) -> Int64:
     calls = trace.python_calls
     if not calls.start_ns.size:
         return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(name_mask(trace.names, lambda name: pattern.search(name) is not None)[calls.name_id])
+    return np.flatnonzero(name_mask(trace.names, pattern.search)[calls.name_id])
 
 
 def _model_calls(trace: Trace) -> Int64:
     """Return the outermost calls of the model that generates, if it is called at least twice; empty otherwise."""
-    calls, generating = trace.python_calls, _generate_calls(trace)
+    calls, generating = trace.python_calls, _python_rows(trace, _GENERATE)
     modules = _python_rows(trace, _MODULE)
     if not generating.size or not modules.size:
         return modules[:0]
@@ -150,11 +141,11 @@ def _runs_without_gradients(trace: Trace) -> bool:
 
     Torch gives a sequence number to each operator that runs while gradients are enabled, parameters or not.
     """
-    if rows_named(trace, Kind.OPERATOR, lambda name: _FAST_PATH.match(name) is not None).size:
+    if rows_named(trace, Kind.OPERATOR, _FAST_PATH.match).size:
         return True
     if not trace.with_sequence or trace.details.sequence.rows.size:
         return False
-    rows = rows_named(trace, Kind.OPERATOR, lambda name: _COMPUTES.match(name) is not None)
+    rows = rows_named(trace, Kind.OPERATOR, _COMPUTES.match)
     has_device = bool(trace.events.rows(*DEVICE_WORK).size)
     launched = trace.events.correlation[trace.events.rows(Kind.RUNTIME)]
     return rows.size >= LEAST_COMPUTING and (not has_device or bool((launched != NONE).any()))

@@ -82,7 +82,7 @@ def _first_calls(observation: Observation) -> SpanSet:
         return SpanSet.empty()
     first, others_ns = _first_and_others(events.name_id[calls], events.duration_ns[calls])
     first_ns = events.duration_ns[calls[first]]
-    has_any_length = name_mask(trace.names, lambda name: _ANY_LENGTH.search(name) is not None)
+    has_any_length = name_mask(trace.names, _ANY_LENGTH.search)
     is_any_length = has_any_length[events.name_id[calls[first]]]
     is_long = (first_ns >= LEAST_FIRST_CALL_NS) & (first_ns >= FIRST_TIMES_OTHERS * np.nan_to_num(others_ns))
     return events.spans(calls[first[is_long & ~(is_any_length & np.isnan(others_ns))]])
@@ -97,7 +97,7 @@ def _first_launches(observation: Observation) -> SpanSet:
     events, launches = observation.trace.events, observation.launches
     if not launches.work_rows.size:
         return SpanSet.empty()
-    graphs = rows_named(observation.trace, Kind.RUNTIME, lambda name: _LAUNCHES_GRAPH.search(name) is not None)
+    graphs = rows_named(observation.trace, Kind.RUNTIME, _LAUNCHES_GRAPH.search)
     is_kernel = one_of(events.kind[launches.work_rows], Kind.KERNEL, Kind.COLLECTIVE)
     launched = is_kernel & (launches.call_rows != NONE) & ~among(launches.call_rows, graphs)
     work, calls = launches.work_rows[launched], launches.call_rows[launched]

@@ -7,7 +7,6 @@ import numpy as np
 
 from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.inputs import Shape, read_inputs
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64, numbers_in
 from traceadvisor.model.events import NONE
@@ -149,7 +148,7 @@ def _most_ns(facts: Facts, padding: Padding, goes_along: float, *, is_surplus: b
     rows, undisturbed = pair_rows(facts.trace, facts.tree, lengths), 1.0
     if facts.observation.has_device:
         whole = facts.claim(Category.KERNEL)
-        rows = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows).work_rows
+        rows = facts.launched_by(rows)
     else:
         whole = facts.steps.typical_windows - facts.claim(Category.OPTIMIZER)
         recorded_ns = facts.typical.duration_ns if facts.typical else 0.0

@@ -9,7 +9,6 @@ import numpy as np
 
 from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.inputs import read_inputs
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
@@ -41,7 +40,7 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet) -> float:
         padding: of its batches.
         within: the spans of operators that count.
     """
-    tree, windows = facts.tree, facts.steps.typical_windows
+    tree = facts.tree
     dims = facts.trace.details.dims_id.at(tree.rows, np.int32(NONE)).astype(np.int64)
     known = (dims != NONE) & within.contains(tree.start_ns)
     if not known.any():
@@ -65,8 +64,7 @@ def share_by_position(facts: Facts, padding: Padding, within: SpanSet) -> float:
     longer = with_backward(_longer(kinds, tree.outermost(), MOST_AT_POSITION * padding.longest))
     chosen = with_backward(chosen | _repeated(kinds, known & ~longer, REPEATED * padding.longest * steps.size))
     if facts.observation.has_device:
-        rows = (tree.rows[chosen], tree.rows)
-        launched = (work_within(facts.trace.events, facts.launches, each, windows).work_rows for each in rows)
+        launched = map(facts.launched_by, (tree.rows[chosen], tree.rows))
         part_ns, whole_ns = (facts.trace.events.spans(each).total_ns for each in launched)
         return part_ns / max(whole_ns, 1)
     own_ns = tree.self_time_ns()

@@ -91,8 +91,8 @@ def blocks_by_name(work: DeviceWork) -> AttentionBlocks:
     is_product = kernels.is_kind(WorkKind.MATMUL)[order]
     is_plain = (kernels.kind == PLAIN)[order]
     names = events.name_id[rows]
-    is_softmax = name_mask(work.trace.names, lambda name: _SOFTMAX.search(name) is not None)[names]
-    is_backward = name_mask(work.trace.names, lambda name: _BACKWARD.search(name) is not None)[names]
+    is_softmax = name_mask(work.trace.names, _SOFTMAX.search)[names]
+    is_backward = name_mask(work.trace.names, _BACKWARD.search)[names]
     softmaxes: list[int] = []
     inside = np.zeros(rows.size, dtype=np.bool_)
     for at in np.flatnonzero(is_softmax).tolist():

@@ -144,7 +144,7 @@ def _parametrizations(facts: Facts, functions: list[UserFunction], backward: Bac
 
 def _decompositions(facts: Facts) -> Iterator[Cost]:
     """Decompositions of matrices, with their backward pass."""
-    rows = _rows(facts, _DECOMPOSES)
+    rows = facts.operators(_DECOMPOSES.match)
     if rows.size:
         events, names = facts.trace.events, facts.trace.names
         made = rows[[not names[name].startswith(BACKWARD_PREFIX) for name in events.name_id[rows].tolist()]]
@@ -157,12 +157,12 @@ def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
 
     Gradients may be such tensors, and differ from step to step.
     """
-    rows, is_fed = _rows(facts, _SORTS_INDICES), facts.observation.loader or facts.settings.loader
-    if is_fed or not rows.size or _rows(facts, _MAKES_SPARSE_GRADIENTS).size:
+    rows, is_fed = facts.operators(_SORTS_INDICES.match), facts.observation.loader or facts.settings.loader
+    if is_fed or not rows.size or facts.operators(_MAKES_SPARSE_GRADIENTS.match).size:
         return
     events = facts.trace.events
     for one in reversed(functions):
-        mine = rows[one.spans.contains(events.start_ns[rows])]
+        mine = events.within(one.spans, rows)
         if not one.backward and 2 * mine.size > rows.size and mine.size >= facts.step_count:
             evidence = (facts.count_per_step("sparse tensors whose indices are sorted", mine.size),)
             yield Cost(OF_SPARSE, one.spans, evidence, (line_in(facts, one.location, mine),))
@@ -171,12 +171,12 @@ def _sparse(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
 
 def _intermediates(facts: Facts, functions: list[UserFunction], backward: Backward) -> Iterator[Cost]:
     """Functions whose operators mostly work on a tensor far larger than those that it is made of."""
-    events, widening = facts.trace.events, _rows(facts, _WIDENS)
+    events, widening = facts.trace.events, facts.operators(_WIDENS.match)
     sizes = _sizes(facts, widening)
     widening = widening[[made >= LEAST_ELEMENTS and made >= LEAST_GROWTH * most for made, most in sizes]]
     largest = max((made for made, most in sizes if made >= LEAST_GROWTH * most), default=0)
     for one in reversed(functions):
-        mine = widening[one.spans.contains(events.start_ns[widening])]
+        mine = events.within(one.spans, widening)
         if not mine.size:
             continue
         rows = outermost_in(facts, one.spans)
@@ -201,9 +201,8 @@ def _intermediates(facts: Facts, functions: list[UserFunction], backward: Backwa
 def _own_functions(facts: Facts, functions: list[UserFunction]) -> Iterator[Cost]:
     """Python code of the script inside of the operators that it defines, forward and backward."""
     events = facts.trace.events
-    own = rows_named(facts.trace, Kind.OPERATOR, _is_own)
     inner = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith("aten::"))
-    inside = events.spans(own[facts.steps.typical_windows.contains(events.start_ns[own])])
+    inside = events.spans(facts.operators(_is_own))
     python = SpanSet.union_all(one.spans for one in functions if not one.spans - inside)
     spans = (python - events.spans(inner)).lasting(LEAST_STRETCH_NS)
     sampled = share_of_steps(facts.run.stack_samples, in_own_function)
@@ -228,26 +227,15 @@ def _follows(spans: SpanSet, firsts_ns: Int64, instants_ns: Int64) -> Mask:
 def _calls(facts: Facts, names: re.Pattern[str]) -> Int64:
     """Python calls of the training thread of some names in typical steps."""
     calls, windows = facts.trace.python_calls, facts.steps.typical_windows
-    is_named = name_mask(facts.trace.names, lambda name: names.match(name) is not None)
+    is_named = name_mask(facts.trace.names, names.match)
     rows = np.flatnonzero(is_named[calls.name_id] & (calls.thread == facts.observation.thread))
     chosen: Int64 = rows[windows.contains(calls.start_ns[rows])]
     return chosen
 
 
-def _rows(facts: Facts, names: re.Pattern[str]) -> Int64:
-    """Operators of some names in typical steps."""
-    events = facts.trace.events
-    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: names.match(name) is not None)
-    chosen: Int64 = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
-    return chosen
-
-
 def outermost_in(facts: Facts, spans: SpanSet) -> Int64:
     """Return the operators of the training thread in some spans, without those inside others."""
-    tree = facts.tree
-    rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
-    chosen: Int64 = rows[spans.contains(facts.trace.events.start_ns[rows])]
-    return chosen
+    return facts.trace.events.within(spans, facts.tree.rows[facts.tree.tops(facts.observation.thread)])
 
 
 def line_in(facts: Facts, function: Location, rows: Int64) -> Location:

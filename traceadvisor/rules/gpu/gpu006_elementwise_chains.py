@@ -110,7 +110,7 @@ def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) ->
     ``fewest``: kernels in the shortest run that counts. ``apart``: rows of kernels that a compiler cannot fuse; they
     may be part of a run but are not returned.
     """
-    events, named = trace.events, name_mask(trace.names, lambda name: bool(_ELEMENTWISE.search(name)))
+    events, named = trace.events, name_mask(trace.names, _ELEMENTWISE.search)
     if not named[events.name_id[kernels]].any():
         return ElementwiseRuns(kernels[:0], np.empty(0), 0)
     ordered = kernels[np.lexsort((events.start_ns[kernels], events.stream[kernels]))]

@@ -40,7 +40,7 @@ class LayoutConversion(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         work = facts.device_work
-        converts = name_mask(facts.trace.names, lambda name: bool(CONVERSION.search(name)))
+        converts = name_mask(facts.trace.names, CONVERSION.search)
         rows = work.kernels[converts[facts.trace.events.name_id[work.kernels]]]
         claims = facts.exposed(rows, Category.KERNEL)
         of_kernels, share = work.time_ns(rows) / max(work.time_ns(work.kernels), 1), facts.share(claims)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceadvisor.analysis.memory.device_memory import largest_batch
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask, rows_with_prefix
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import Kind
@@ -103,8 +102,8 @@ class LowOccupancy(Rule):
 def _of_parameters(facts: Facts) -> Mask:
     """Return, for each kernel, whether it only processes parameters, so that a larger batch does not help it."""
     marks = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.")
-    updating = work_within(facts.trace.events, facts.launches, marks, facts.steps.typical_windows).work_rows
+    updating = facts.launched_by(marks)
     kernels = facts.device_work.kernels
-    named = name_mask(facts.trace.names, lambda name: _OF_PARAMETERS.search(name) is not None)
+    named = name_mask(facts.trace.names, _OF_PARAMETERS.search)
     of_parameters: Mask = np.isin(kernels, updating) | named[facts.trace.events.name_id[kernels]]
     return of_parameters

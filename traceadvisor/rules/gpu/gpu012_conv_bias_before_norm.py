@@ -6,7 +6,6 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int32, Int64, Mask
@@ -63,14 +62,14 @@ class ConvBiasBeforeNorm(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         events, found = facts.trace.events, needless_biases(facts.trace, facts.tree)
-        work = work_within(events, facts.launches, found.work, facts.steps.typical_windows).work_rows
+        work = facts.launched_by(found.work)
         rows = work[events.kind[work] == Kind.KERNEL]
         claims = facts.exposed(rows, Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
             label, judged = "kernel time of biases before a batch norm", _judged_share(facts)
             return Clear(label, share, self.min_share, Unit.SHARE, judged_share=judged)
-        convolutions = found.convolutions[facts.steps.typical_marks.contains(events.start_ns[found.convolutions])]
+        convolutions = events.within(facts.steps.typical_marks, found.convolutions)
         return finding_of(
             facts,
             claims=claims,

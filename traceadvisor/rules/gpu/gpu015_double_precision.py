@@ -4,11 +4,10 @@ import re
 
 import numpy as np
 
-from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Int64, Mask
-from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
@@ -61,16 +60,13 @@ class DoublePrecision(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         rows = _double_rows(facts)
-        if facts.observation.has_device:
-            work = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows)
-            claims = facts.exposed(work.work_rows, Category.KERNEL)
-        else:
+        if not facts.observation.has_device:
             rows = rows[_computes(facts, rows)]
-            claims = facts.exposed(rows, Category.FORWARD, Category.BACKWARD)
+        claims = facts.time_of(rows, Category.FORWARD, Category.BACKWARD)
         share = facts.share(claims)
         if share < self.min_share:
             return Clear("time in float64 matrix operations", share, self.min_share, Unit.SHARE)
-        if _decomposes(facts):
+        if facts.operators(_DECOMPOSES.match).size:
             return Skipped("The steps decompose matrices or solve systems: whether float32 is enough is unknown.")
         names = dict.fromkeys(facts.trace.names[name] for name in facts.trace.events.name_id[rows].tolist())
         most_ns = facts.per_step_ns(claims) * _most_saved_share(facts)
@@ -111,15 +107,10 @@ def _computes(facts: Facts, rows: Int64) -> Mask:
     return computes
 
 
-def _decomposes(facts: Facts) -> bool:
-    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: _DECOMPOSES.match(name) is not None)
-    return bool(facts.steps.typical_windows.contains(facts.trace.events.start_ns[rows]).any())
-
-
 def _double_rows(facts: Facts) -> Int64:
     """Matrix operations of typical steps, each with a first tensor in float64, without those inside others."""
     trace, tree, events = facts.trace, facts.tree, facts.trace.events
-    matrix = name_mask(trace.names, lambda name: _MATRIX.match(name) is not None)
+    matrix = name_mask(trace.names, _MATRIX.match)
     is_double = np.array([*(text.split(";")[0] == _DOUBLE for text in trace.texts), False])
     rows = tree.rows
     chosen = matrix[events.name_id[rows]] & is_double[trace.details.dtypes_id.at(rows, np.int32(NONE))]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named
 from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.model.arrays import Int64
@@ -52,14 +51,8 @@ class IndexingInLoops(Rule):
     """Such nodes per step. A loop makes more."""
 
     def check(self, facts: Facts) -> Outcome:
-        events, windows = facts.trace.events, facts.steps.typical_windows
-        rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: _TAKES_A_PART.match(name) is not None)
-        rows = _of_the_script(facts, rows[windows.contains(events.start_ns[rows])])
-        if facts.observation.has_device:
-            work = work_within(events, facts.launches, rows, windows).work_rows
-            claims = facts.exposed(work, Category.KERNEL)
-        else:
-            claims = facts.exposed(rows, Category.BACKWARD)
+        rows = _of_the_script(facts, facts.operators(_TAKES_A_PART.match))
+        claims = facts.time_of(rows, Category.BACKWARD)
         share, count = facts.share(claims), rows.size / max(facts.step_count, 1)
         if share < self.min_share:
             return Clear("time in gradients of indexing", share, self.min_share, Unit.SHARE)
@@ -97,15 +90,13 @@ def _of_the_script(facts: Facts, rows: Int64) -> Int64:
 
 def _filled_share(facts: Facts, rows: Int64) -> float | None:
     """The share of the time of some nodes that fills whole tensors, on the device if there is one; None if unknown."""
-    events, windows = facts.trace.events, facts.steps.typical_windows
+    events = facts.trace.events
     nodes = events.spans(rows)
     fills = rows_named(facts.trace, Kind.OPERATOR, _FILLS.__contains__)
-    fills = fills[nodes.contains(events.start_ns[fills])]
+    fills = events.within(nodes, fills)
     if not fills.size:
         return None
     if not facts.observation.has_device:
         return (events.spans(fills) & nodes).total_ns / max(nodes.total_ns, 1)
-    filling, whole = (
-        events.spans(work_within(events, facts.launches, one, windows).work_rows) for one in (fills, rows)
-    )
+    filling, whole = (events.spans(facts.launched_by(one)) for one in (fills, rows))
     return filling.total_ns / whole.total_ns if whole else None

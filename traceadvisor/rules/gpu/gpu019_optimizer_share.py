@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import numpy as np
 
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.offloaded import weight_uploads
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
@@ -182,20 +180,15 @@ def _is_slow(facts: Facts, name: str) -> bool:
 def _remedy(facts: Facts, own: SpanSet) -> _Remedy:
     """The fix by what the optimizer mostly runs in its time, and the operators that it is about."""
     for names in (_DECOMPOSES, _MULTIPLIES):
-        rows = rows_named(facts.trace, Kind.OPERATOR, partial(_is_named, names))
-        rows = rows[own.contains(facts.trace.events.start_ns[rows])]
+        rows = facts.trace.events.within(own, rows_named(facts.trace, Kind.OPERATOR, names.match))
         if rows.size and facts.trace.events.spans(rows).total_ns >= MOSTLY * own.total_ns:
             small = BY_SHAPE if _are_small(facts, rows) else OF_PRODUCTS
             return LESS_OFTEN if names is _DECOMPOSES else small, rows
     return COMPILE, np.empty(0, np.int64)
 
 
-def _is_named(names: re.Pattern[str], name: str) -> bool:
-    return names.match(name) is not None
-
-
 def _are_small(facts: Facts, rows: Int64) -> bool:
     """Whether calling some operators takes longer than what they compute; with a GPU, by its kernels."""
-    work = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows).work_rows
+    work = facts.launched_by(rows)
     durations_ns = facts.trace.events.duration_ns[work if work.size else rows]
     return float(np.median(durations_ns)) < MOST_USUAL_US * 1000

@@ -4,9 +4,8 @@ import re
 
 import numpy as np
 
-from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, usual_durations
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, usual_durations
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
@@ -66,14 +65,14 @@ class AutocastCasts(Rule):
         narrow = facts.settings.autocast_dtype
         if facts.observation.has_device or narrow is None:
             return Skipped("The run uses no autocast on a CPU.")
-        casts, converted = _rows(facts, _CAST), _rows(facts, _CONVERTED)
+        casts, converted = facts.operators(_CAST.match), facts.operators(_CONVERTED.match)
         ratio = _usual_ns(facts, casts) / max(_usual_ns(facts, converted), 1.0)
         if ratio < self.min_ratio:
             return Clear(
                 "conversions of autocast for each unit of matrix operations", ratio, self.min_ratio, Unit.RATIO
             )
         passes = (Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST)
-        rows = np.concatenate((casts, _rows(facts, _CALLS)))
+        rows = np.concatenate((casts, facts.operators(_CALLS.match)))
         claims, rest = facts.exposed(rows, *passes), facts.exposed(converted, *passes)
         if facts.share(claims) < self.min_share:
             return Clear("time in conversions of autocast", facts.share(claims), self.min_share, Unit.SHARE)
@@ -100,9 +99,3 @@ class AutocastCasts(Rule):
 def _usual_ns(facts: Facts, rows: Int64) -> float:
     """Time of operators by the usual one of each name: a busy machine holds up a few."""
     return usual_durations(facts.trace.events, rows).total_ns
-
-
-def _rows(facts: Facts, pattern: re.Pattern[str]) -> Int64:
-    rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: pattern.match(name) is not None)
-    found: Int64 = rows[facts.steps.typical_windows.contains(facts.trace.events.start_ns[rows])]
-    return found

@@ -150,7 +150,6 @@ def _shapes(facts: Facts, one: OwnOperators) -> str | None:
 def one_hot_products(facts: Facts) -> Iterator[Cost]:
     """Yield the operators from one-hot tensors to their product with a weight, with its backward pass."""
     events, names, rows = facts.trace.events, facts.trace.names, outermost_in(facts, facts.steps.typical_windows)
-    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     kinds = [names[name] for name in events.name_id[rows].tolist()]
     found, end = [], 0
     for first in (place for place, kind in enumerate(kinds) if _MAKES.match(kind)):

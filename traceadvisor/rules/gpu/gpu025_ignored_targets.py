@@ -8,13 +8,11 @@ import re
 import numpy as np
 
 from traceadvisor.analysis.operators.inputs import read_inputs
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.model.run import IgnoredTargets
 from traceadvisor.model.saving import of_the_fix
-from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 
 UNKNOWN = "how long it takes to choose the positions is unknown"
@@ -76,7 +74,7 @@ class IgnoredTargetsComputed(Rule):
             label = "share of the targets that the loss leaves out"
             return Clear(label, found.ignored_share, self.min_ignored_share, Unit.SHARE)
         rows = _rows_on_scores(facts, found)
-        claims = _claims(facts, rows)
+        claims = facts.time_of(rows, Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST)
         share = found.ignored_share * facts.share(claims)
         if share < self.min_share:
             return Clear("time for scores that the loss leaves out", share, self.min_share, Unit.SHARE)
@@ -130,12 +128,3 @@ def _makes_scores(shapes: tuple[tuple[int, ...], ...], found: IgnoredTargets) ->
     ]
     rows = [math.prod(shape[:-1]) for shape in wide]
     return any(found.target_count <= count <= MOST_ROWS * found.target_count for count in rows)
-
-
-def _claims(facts: Facts, rows: Int64) -> SpanSet:
-    """The time of operators in typical steps: of their kernels with a GPU, their own without."""
-    events, windows = facts.trace.events, facts.steps.typical_windows
-    rows = rows[windows.contains(events.start_ns[rows])]
-    if facts.observation.has_device:
-        return facts.exposed(work_within(events, facts.launches, rows, windows).work_rows, Category.KERNEL)
-    return events.spans(rows) & windows & facts.claim(Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST)

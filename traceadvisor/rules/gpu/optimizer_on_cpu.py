@@ -10,7 +10,6 @@ import numpy as np
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps
 from traceadvisor.analysis.sampled.shares import SampledShare, in_optimizer, share_of_steps
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Facts, Outcome, Part, finding_of
@@ -28,8 +27,7 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
     if not steps.rows.size:
         return Skipped(NO_OPTIMIZER)
     own = steps.own & facts.steps.typical_windows
-    rows = tree.rows[(tree.parent == NONE) & (tree.thread == facts.observation.thread)]
-    rows = rows[own.contains(events.start_ns[rows])]
+    rows = events.within(own, tree.rows[tree.tops(facts.observation.thread)])
     short = rows[events.duration_ns[rows] < short_us * 1000]
     per_step = short.size / facts.step_count
     cost = own - (events.spans(rows) - events.spans(short))

@@ -45,7 +45,7 @@ class PageableCopy(Rule):
             return Skipped(MEMORY_UNKNOWN)
         events, link = facts.trace.events, host_link(facts.device, facts.run.device_telemetry)
         every = pageable_copies(facts.trace, facts.launches)
-        pageable = every[facts.steps.typical_windows.contains(events.start_ns[every])]
+        pageable = events.within(facts.steps.typical_windows, every)
         windows, idle = facts.steps.typical_windows, facts.claim(Category.IDLE_SYNC)
         found = blocking_uploads(facts.observation, facts.tree, windows, idle, memory="Pageable")
         drained = found.drained - found.starting

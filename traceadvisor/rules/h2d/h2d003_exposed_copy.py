@@ -48,7 +48,7 @@ class ExposedCopy(Rule):
         exposed = facts.claim(Category.H2D_COPY) - facts.exposed(weights, Category.H2D_COPY)
         share = facts.share(exposed)
         pageable = pageable_copies(facts.trace, facts.launches)
-        pageable = pageable[facts.steps.typical_windows.contains(facts.trace.events.start_ns[pageable])]
+        pageable = facts.trace.events.within(facts.steps.typical_windows, pageable)
         fix = Fix(
             "Copy the next batch on a separate stream during compute, and send images as uint8",
             change=COPY_AHEAD.format("next(batches).pin_memory()" if pageable.size else "next(batches)"),

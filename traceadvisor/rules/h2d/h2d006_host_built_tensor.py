@@ -105,7 +105,7 @@ class HostBuilt:
     def calls(self, facts: Facts) -> frozenset[int]:
         """Return the calls that copy, and those that wait within the same operators."""
         events, waits = facts.trace.events, blocking_rows(facts.trace, facts.launches)
-        waits = waits[events.spans(self.movers).contains(events.start_ns[waits])]
+        waits = events.within(events.spans(self.movers), waits)
         waits = waits[events.thread[waits] == facts.observation.thread]
         return frozenset({*self.copies.call_rows.tolist(), *waits.tolist()} - {NONE})
 
@@ -123,8 +123,8 @@ def host_built(observation: Observation, tree: OperatorTree, windows: SpanSet) -
     ``windows``: only copies that start in these windows count.
     """
     events, launches = observation.trace.events, observation.launches
-    top = np.flatnonzero((tree.parent == NONE) & (tree.thread == observation.thread))
-    makes = name_mask(observation.trace.names, lambda name: name in FACTORIES)[events.name_id[tree.rows[top]]][:-1]
+    top = tree.tops(observation.thread)
+    makes = name_mask(observation.trace.names, FACTORIES.__contains__)[events.name_id[tree.rows[top]]][:-1]
     makers, movers = tree.rows[top[:-1]][makes], tree.rows[top[1:]][makes]
     loading = observation.loading
     apart = loading.measure_until(events.start_ns[movers]) > loading.measure_until(events.start_ns[makers])

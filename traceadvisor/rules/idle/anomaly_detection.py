@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from traceadvisor.analysis.operators.debugging import check_rows, check_spans, stack_spans
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.sampled.shares import (
     in_backward,
     keeps_traceback,
@@ -31,12 +30,13 @@ large steps, the measured saving was up to a tenth longer than the checks."""
 
 def anomaly_detection(facts: Facts) -> tuple[SpanSet, SpanSet]:
     """The time that anomaly detection is seen to take, and other time in which it keeps stacks."""
-    windows = facts.steps.typical_windows
     if facts.device_index is not None:
-        launched = work_within(facts.trace.events, facts.launches, check_rows(facts.trace, facts.tree), windows)
-        on_device = facts.exposed(launched.work_rows, Category.KERNEL, Category.OTHER_COPY)
+        launched = facts.launched_by(check_rows(facts.trace, facts.tree))
+        on_device = facts.exposed(launched, Category.KERNEL, Category.OTHER_COPY)
         return facts.claim(*WAITING_HOST) | on_device, facts.claim(*WAITING)
-    checks, stacks = (spans(facts.trace, facts.tree) & windows for spans in (check_spans, stack_spans))
+    checks, stacks = (
+        spans(facts.trace, facts.tree) & facts.steps.typical_windows for spans in (check_spans, stack_spans)
+    )
     if stacks:
         return checks | stacks, SpanSet.empty()
     return checks, facts.claim(Category.FORWARD) if checks else SpanSet.empty()

@@ -184,7 +184,7 @@ def sync_sites(
     """
     events = observation.trace.events
     rows = blocking_rows(observation.trace, observation.launches)
-    rows = rows[windows.contains(events.start_ns[rows])]
+    rows = events.within(windows, rows)
     waited_before = np.searchsorted(events.start_ns[rows], drained.starts_ns, side="right") - 1
     positions = np.flatnonzero(~_belongs_to_upload(observation, tree, rows))
     keys = zip(stacks.locations(rows[positions]), _outermost_operators(observation, tree, rows[positions]), strict=True)

@@ -69,7 +69,7 @@ class Recompilation(Rule):
         events, marks = facts.trace.events, facts.steps.kept_marks
         steady = marks - marks.clip(0, facts.steps.kept[0].host_end_ns)
         compiling, searching = (
-            rows[steady.contains(events.start_ns[rows])]
+            events.within(steady, rows)
             for rows in (compiling_rows(facts.trace, facts.tree), searching_rows(facts.trace, facts.tree))
         )
         spans = (events.spans(compiling) | events.spans(searching)) & facts.steps.kept_windows

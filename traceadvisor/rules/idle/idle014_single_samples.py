@@ -88,7 +88,7 @@ class SingleSamples(Rule):
             return Skipped("The run is no inference loop on a CPU.")
         claims = facts.claim(Category.FORWARD, Category.OTHER_HOST)
         rows = outermost_operators(facts)
-        rows = rows[claims.contains(facts.trace.events.start_ns[rows])]
+        rows = facts.trace.events.within(claims, rows)
         usual, with_gradients = usual_ns(facts, claims), _share_with_gradients(facts, rows)
         is_single = loader.batch_size == 1
         spared = 1 - 1 / SAMPLES if is_single else GRADIENTS_SHARE * with_gradients

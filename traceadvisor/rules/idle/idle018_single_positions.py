@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
 import numpy as np
 
-from traceadvisor.analysis.operators.single_positions import FEWEST, single_positions
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.forward import forward_operators, with_backward
+from traceadvisor.analysis.operators.inputs import Shape, tensor_shapes
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
+from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.sampled.shares import line_calling
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.model.saving import of_the_fix
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.savings.interval import most_undisturbed_ns
+
+FEWEST = 8
+"""Calls of a layer per step that are a loop."""
+
+_RECURRENT = re.compile(r"aten::(?:gru|lstm|rnn_tanh|rnn_relu)$")
+
+_DRAWS = re.compile(
+    r"aten::(?:argmax|argsort|max|min|sort|topk|multinomial|bernoulli\w*|_local_scalar_dense|item|is_nonzero|equal"
+    r"|copy_|index_put_|index_copy_?|scatter_?|masked_fill_|masked_scatter_|where)$"
+)
+"""Operators by which the next input, or the choice of it, may depend on an output: they draw, read or store one."""
+
+_READS = frozenset({"item", "tolist", "numpy", "cpu", "__array__", "__bool__", "__float__", "__int__", "__index__"})
+"""Functions written in C that give the values of a tensor to Python."""
+
+_PASSES_ON = re.compile(
+    r"aten::(?:\w*view|reshape|\w*squeeze|expand|permute|transpose|t|to|contiguous|detach|clone|dropout|relu)$"
+)
+_TABLE = "aten::embedding"
 
 DOUBT = "how long each operator takes on all positions is unknown"
 
@@ -59,7 +91,7 @@ class SinglePositions(Rule):
         if not facts.trace.python_calls.start_ns.size:
             return Skipped(facts.unknown_without("Whether the script reads outputs is unknown", Option.STACKS))
         begins_ns = np.array([step.start_ns for step in facts.steps.typical], dtype=np.int64)
-        found = single_positions(facts.observation, facts.tree, facts.steps.typical_windows, begins_ns)
+        found = _single_positions(facts.observation, facts.tree, facts.steps.typical_windows, begins_ns)
         if found is None:
             return Clear("calls for one position with known inputs", 0, FEWEST, Unit.PER_STEP)
         claims = found.spans & facts.claim(Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST)
@@ -84,3 +116,84 @@ class SinglePositions(Rule):
             locations=(line,) if line else facts.locations(found.rows),
             caveats=("If the script gives outputs back as inputs, each call needs the one before.",),
         )
+
+
+@frozen(eq=False)
+class _Iterations:
+    """Iterations of loops over the positions of sequences that are known before the loop."""
+
+    spans: SpanSet
+    """These iterations, with their part of the backward pass."""
+
+    rows: Int64
+    """The operators of the recurrent layer that end these iterations."""
+
+    positions: int
+    """Sequences that one call computes a position of, at most."""
+
+
+def _single_positions(
+    observation: Observation, tree: OperatorTree, windows: SpanSet, begins_ns: Int64
+) -> _Iterations | None:
+    """Return the loops whose recurrent layer gets inputs that need no output; None without recorded shapes and calls.
+
+    An input is known if it comes from a table by indices while, between two calls, nothing draws, reads or stores what
+    the layer made, and no matrix product takes its state. Inputs that are numbers may be parts of an output.
+
+    ``begins_ns``: when the steps begin, ascending.
+    """
+    trace, step_count = observation.trace, max(begins_ns.size, 1)
+    if not (trace.python_calls.start_ns.size and any(map(_RECURRENT.match, trace.names))):
+        return None
+    at = tree.tops(observation.thread)
+    at = at[windows.contains(tree.start_ns[at])]
+    names = [trace.names[one] for one in trace.events.name_id[tree.rows[at]].tolist()]
+    dims = trace.details.dims_id.at(tree.rows[at], np.int32(NONE)).tolist()
+    shapes = [tensor_shapes(trace.texts[one]) if one != NONE else () for one in dims]
+    calls = [place for place, name in enumerate(names) if _RECURRENT.match(name) and _is_single(shapes[place])]
+    if len(calls) < FEWEST * step_count:
+        return None
+    starts_ns, breaks_ns = tree.start_ns[at], np.sort(np.concatenate((begins_ns, _reads_ns(observation))))
+    ends: list[int] = []
+    spans: list[SpanSet] = []
+    for before, call in pairwise(calls):
+        begin_ns, end_ns = int(starts_ns[before]), int(starts_ns[call])
+        between = list(zip(names[before + 1 : call], shapes[before + 1 : call], strict=True))
+        is_cut = breaks_ns.searchsorted(end_ns, "right") > breaks_ns.searchsorted(begin_ns, "right")
+        if not is_cut and shapes[before] == shapes[call] and _is_known(between, shapes[call]):
+            ends.append(call)
+            spans.append(SpanSet.of((begin_ns, end_ns)))
+    if len(ends) < (FEWEST - 1) * step_count:
+        return None
+    whole = with_backward(trace, tree, SpanSet.union_all(spans), forward_operators(trace, tree), windows)
+    return _Iterations(whole, tree.rows[at[ends]], max(prod(shapes[end][0][:2]) for end in ends))
+
+
+def _is_single(shapes: Sequence[Shape]) -> bool:
+    """Whether a recurrent layer gets one position of each sequence, and a state."""
+    return len(shapes) > 1 and len(shapes[0]) == 3 and 1 in shapes[0][:2] and len(shapes[1]) == 3
+
+
+def _is_known(between: Sequence[tuple[str, tuple[Shape, ...]]], call: tuple[Shape, ...]) -> bool:
+    """Whether the operators between two calls of a layer make its next input of nothing that the call before made."""
+    if any(_DRAWS.match(name) or name.startswith(BACKWARD_PREFIX) for name, _ in between):
+        return False
+    states = {call[1], call[1][1:]}
+    if any(states.intersection(shapes) and not _PASSES_ON.match(name) for name, shapes in between):
+        return False
+    for name, _ in reversed(between):
+        if name == _TABLE or not _PASSES_ON.match(name):
+            return name == _TABLE
+    return False
+
+
+def _reads_ns(observation: Observation) -> Int64:
+    """Return when Python reads values of tensors, ascending."""
+    trace, calls = observation.trace, observation.trace.python_calls
+    reads = [name for name in np.unique(calls.name_id).tolist() if _is_read(trace.names[name])]
+    return np.sort(calls.start_ns[np.isin(calls.name_id, reads) & (calls.thread == observation.thread)])
+
+
+def _is_read(name: str) -> bool:
+    frame = frame_of(name)
+    return frame.file is None and frame.function.rpartition(".")[2] in _READS

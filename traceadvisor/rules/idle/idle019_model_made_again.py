@@ -85,5 +85,5 @@ class ModelMadeAgain(Rule):
 
 def _calls(facts: Facts) -> SpanSet:
     calls = facts.trace.python_calls
-    made = name_mask(facts.trace.names, lambda name: _CALL.match(name) is not None)[calls.name_id]
+    made = name_mask(facts.trace.names, _CALL.match)[calls.name_id]
     return SpanSet.union_of(calls.start_ns[made], calls.end_ns[made])

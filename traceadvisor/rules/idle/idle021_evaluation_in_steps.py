@@ -79,7 +79,7 @@ class EvaluationInSteps(Rule):
 def _evaluation(facts: Facts) -> UserFunction | None:
     """The outermost function that evaluates in most steps; None without one."""
     calls, least = facts.trace.python_calls, MOST_STEPS * max(facts.step_count, 1)
-    is_eval = name_mask(facts.trace.names, lambda name: _EVAL.search(name) is not None)[calls.name_id]
+    is_eval = name_mask(facts.trace.names, _EVAL.search)[calls.name_id]
     starts_ns: Int64 = calls.start_ns[is_eval]
     if not starts_ns.size:
         return None

@@ -10,7 +10,6 @@ import numpy as np
 
 from traceadvisor.analysis.operators.forward import forward_operators
 from traceadvisor.analysis.operators.inputs import Shape, tensor_shapes
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.user_functions import user_functions
 from traceadvisor.analysis.sampled.shares import SampledShare, share_under_line
@@ -58,6 +57,9 @@ LARGER = 4
 """Elements kept over those that a step adds, at least: before that, joining costs little more than the parts."""
 
 
+HOST, COPIES = (Category.FORWARD, Category.OTHER_HOST), (Category.KERNEL, Category.OTHER_COPY)
+
+
 @frozen
 class GrowingCopies(Rule):
     """Each training step joins its results to all earlier ones, and so copies them again.
@@ -82,7 +84,7 @@ class GrowingCopies(Rule):
     needs = frozenset({Input.STEPS})
     training_only = True
     refines = frozenset({"IDLE004", "IDLE013", "GPU021"})
-    claims = frozenset({Category.KERNEL, Category.OTHER_COPY, Category.FORWARD, Category.OTHER_HOST})
+    claims = frozenset({*COPIES, *HOST})
     also_saves = "the growth of steps that were not recorded"
 
     min_share: float = 0.05
@@ -92,11 +94,11 @@ class GrowingCopies(Rule):
         if (facts.trace.details.dims_id.at(facts.tree.rows, np.int32(NONE)) == NONE).all():
             return Skipped(facts.unknown_without("The sizes of tensors are unknown", Option.SHAPES))
         rows, kept, added = _continued(facts)
-        claims, is_window = self._claims(facts, rows), not rows.size
+        claims, is_window = facts.time_of(rows, *HOST, launched=COPIES), not rows.size
         if is_window and _joining(facts).size:
             rows, kept, added = _shifted(facts)
-            claims = self._claims(facts, rows)
-            claims |= _function_of(facts, rows, claims) & facts.claim(Category.FORWARD, Category.OTHER_HOST)
+            claims = facts.time_of(rows, *HOST, launched=COPIES)
+            claims |= _function_of(facts, rows, claims) & facts.claim(*HOST)
         sampled = _share_of_run(facts, rows)
         share = sampled.share if sampled else facts.share(claims)
         if not rows.size or share < self.min_share:
@@ -120,17 +122,6 @@ class GrowingCopies(Rule):
             ),
             locations=facts.locations(rows),
         )
-
-    def _claims(self, facts: Facts, rows: Int64) -> SpanSet:
-        """The time of some operators in typical steps: of their kernels with a GPU, their own without."""
-        if not rows.size:
-            return SpanSet.empty()
-        events, windows = facts.trace.events, facts.steps.typical_windows
-        rows = rows[windows.contains(events.start_ns[rows])]
-        if facts.observation.has_device:
-            work = work_within(events, facts.launches, rows, windows)
-            return facts.exposed(work.work_rows, Category.KERNEL, Category.OTHER_COPY)
-        return events.spans(rows) & windows & facts.claim(Category.FORWARD, Category.OTHER_HOST)
 
 
 def _measured(sampled: SampledShare, mean_ns: float, *, is_window: bool) -> Estimate:
@@ -201,8 +192,7 @@ def _shifted(facts: Facts) -> tuple[Int64, int, int]:
 def _follows_slice(facts: Facts) -> frozenset[int]:
     """Outermost operators without a gradient that come right after one that leaves out a part of a tensor."""
     tree, names = facts.tree, facts.trace.names
-    outer = np.flatnonzero((tree.thread == facts.observation.thread) & (tree.parent == NONE))
-    outer = outer[np.argsort(tree.start_ns[outer], kind="stable")]
+    outer = tree.tops(facts.observation.thread)
     is_slice = name_mask(names, _LEAVES_OUT.__contains__)[facts.trace.events.name_id[tree.rows[outer]]]
     places = np.arange(outer.size)
     last = np.maximum.accumulate(np.where(is_slice, places, NONE))

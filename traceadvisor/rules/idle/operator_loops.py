@@ -194,7 +194,7 @@ def _goes_over_parts(
         return False
     if sum(TAKES.match(name) is not None for name in looped) >= TAKEN_SHARE * iterations:
         return True
-    around = found.rows[own.spans.contains(facts.trace.events.start_ns[found.rows])] if own else found.rows[:0]
+    around = facts.trace.events.within(own.spans, found.rows) if own else found.rows[:0]
     return any(map(_TAKES_APART.match, _names(facts, around)))
 
 

@@ -261,7 +261,7 @@ def only_in(trace: Trace, odd: SpanSet, ordinary: SpanSet) -> list[tuple[str, fl
 
 
 def _named_in(events: EventTable, rows: np.typing.NDArray[np.int64], spans: SpanSet) -> np.typing.NDArray[np.int32]:
-    return np.unique(events.name_id[rows[spans.contains(events.start_ns[rows])]])
+    return np.unique(events.name_id[events.within(spans, rows)])
 
 
 def _part(row: StepRow, category: Category) -> int:

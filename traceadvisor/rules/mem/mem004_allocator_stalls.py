@@ -43,7 +43,7 @@ class AllocatorStalls(Rule):
         if share < self.min_share:
             return Clear("GPU idle time during memory allocation", share, self.min_share, Unit.SHARE)
         events, rows = facts.trace.events, facts.observation.allocator_calls
-        rows = rows[facts.steps.kept_marks.contains(events.start_ns[rows])]
+        rows = events.within(facts.steps.kept_marks, rows)
         calls = events.spans(rows)
         return finding_of(
             facts,

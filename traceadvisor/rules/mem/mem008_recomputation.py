@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.recomputed import Recomputed, recomputed
 from traceadvisor.analysis.sampled.shares import line_calling
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
@@ -59,7 +58,7 @@ class Recomputation(Rule):
         if not facts.trace.with_sequence:
             return Skipped("The recording does not number its operators, as newer versions of torch do.")
         events, found = facts.trace.events, recomputed(facts.trace, facts.tree)
-        rows = work_within(events, facts.launches, found.operators, facts.steps.typical_windows).work_rows
+        rows = facts.launched_by(found.operators)
         claims = facts.exposed(rows, Category.KERNEL)
         host = (Category.IDLE_LAUNCH, Category.IDLE_HOST) if facts.observation.has_device else (Category.BACKWARD,)
         claims |= found.spans & facts.claim(*host)
