@@ -14,7 +14,7 @@ from traceadvisor.comparing.pairing import Capture, PairedRun, captures_of, pair
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import step_change
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
+from traceadvisor.model.comparison import Agreement, ChangeSign, FindingChange, FindingStatus, PredictionCheck
 from traceadvisor.model.findings import (
     Clear,
     ClearedBecause,
@@ -149,6 +149,26 @@ def test_workers_are_credited_while_the_line_that_they_hide_is_not() -> None:
     head = [report(recording(undisturbed_ms=60.0, settings=sides[1]), outcomes=[clear, hidden])]
     (check,) = _checks(_timed(100.0, replace(line, folded=(folded,)), settings=sides[0]), head)
     assert [one.id for one in check.rules] == ["DATA002"]
+
+
+def test_a_finding_is_fixed_by_the_other_way_that_its_report_proposes() -> None:
+    line = finding("DATA012", 40.0, ("train.py", 10, "load"))
+    workers = replace(finding("DATA002", 50.0).finding, fix=replace(line.finding.fix, settings={"num_workers": 2}))
+    folded = FoldedFinding.of(line.finding, FoldedBecause.LOAD_DECIDES)
+    row = replace(finding("DATA002", 50.0), finding=workers, folded=(folded,))
+    sides = [
+        RunSettings(LoaderSettings(worker_count=0), own_lines={"train.py": (*range(1, 10), number)})
+        for number in (10, 99)
+    ]
+    passed = [OutcomeRow(one, (ID,), Clear("data wait", 0.0, 0.05, Unit.SHARE)) for one in ("DATA002", "DATA012")]
+    base = _timed(100.0, row, settings=sides[0])
+    head = [report(recording(undisturbed_ms=60.0, settings=sides[1]), outcomes=passed)]
+    changes = {change.rule.id: change for change in _changes(base, head)}
+    assert {one.status for one in changes.values()} == {FindingStatus.GONE}
+    assert {one.sign for one in changes.values()} == {ChangeSign.EDITED}
+    assert changes["DATA002"].instead == line.finding.rule
+    (check,) = _checks(base, head)
+    assert [one.id for one in check.rules] == ["DATA012"], "what it predicted for the edited line, not for workers"
 
 
 def test_a_script_under_another_name_has_the_same_places() -> None:

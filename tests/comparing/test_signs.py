@@ -17,6 +17,7 @@ from traceadvisor.model.findings import Clear, Fix, Location, Unit
 from traceadvisor.model.origins import OriginRow, Origins, OriginTable, OtherOrigins
 from traceadvisor.model.report import KernelRow, OutcomeRow, Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
+from traceadvisor.model.samples import OnlyCall, StackSamples
 from traceadvisor.model.step_contents import CountRow, InputRow, StepContents
 
 SINGLE, MULTI = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
@@ -177,6 +178,16 @@ def test_lines_that_workers_run_now_are_no_sign() -> None:
     assert _sign("IDLE004", _sides(recording(), recording(), gone), line) is ChangeSign.LINES
     assert _sign("IDLE004", _sides(recording(), recording()), line) is None
     assert _sign("DATA012", _sides(_workers(0), _workers(2), gone), line) is None
+
+
+@pytest.mark.parametrize(("edited", "sign"), [(12, ChangeSign.EDITED), (19, ChangeSign.FUNCTION), (20, None)])
+def test_another_line_of_its_function_that_was_edited_is_a_sign(edited: int, sign: ChangeSign | None) -> None:
+    call = OnlyCall("train.py", "load", 10, 19, "open", 12)
+    base = recording()
+    assert base.captured
+    base = replace(base, captured=replace(base.captured, stacks=StackSamples((), (), only_calls=(call,))))
+    sides = replace(_sides(base, recording()), edited=frozenset({("train.py", edited)}))
+    assert _sign("DATA012", sides, Location("train.py", 12, "load")) is sign
 
 
 def test_the_parts_of_a_step_that_a_change_is_about() -> None:

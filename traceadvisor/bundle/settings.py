@@ -3,10 +3,10 @@
 Each value is declared once: in :class:`~traceadvisor.model.run.RunSettings`, or here if no report uses it yet. The file
 calls some of them by PyTorch's names (``num_workers``) and groups those of the optimizer.
 
-``constructed`` lists where the script constructs its loader, optimizer, model, gradient scaler and the module whose
-gradients no optimizer uses: ``role``, ``name`` of the class, ``file``, ``line``, ``function``, the library ``through``
-which the line constructs it, and the ``source`` of the call, it begins after ``start`` characters of the first line,
-and ends after ``end`` of the last one.
+``constructed`` lists where the script constructs its loader, optimizer, model, gradient scaler, the module whose
+gradients no optimizer uses and embedding tables: ``role``, ``name`` of the class, ``file``, ``line``, ``function``, the
+library ``through`` which the line constructs it, and the ``source`` of the call, it begins after ``start`` characters
+of the first line, and ends after ``end`` of the last one. Tables have ``rows`` and ``width``.
 """
 
 from __future__ import annotations

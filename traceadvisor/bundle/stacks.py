@@ -96,6 +96,7 @@ class _Call(msgspec.Struct, frozen=True, tag_field="record", tag="call"):
     name: Annotated[str, Private.NAME]
     line: int
     has_calls_outside_loops: bool = False
+    has_fixed_arguments: bool = False
 
 
 class _Times(msgspec.Struct, frozen=True, tag_field="record", tag="times"):

@@ -17,7 +17,7 @@ from traceadvisor.model.comparison import ChangeSign, FindingChange, FindingStat
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.findings import Clear, ClearedBecause, Failed, Fix, Location, RuleMeta, Skipped, Unit
 from traceadvisor.model.origins import Origins
-from traceadvisor.model.report import RecordedFinding, Recording
+from traceadvisor.model.report import FoldedFinding, RecordedFinding, Recording
 
 FALLEN_SHARE = 0.9
 """A measured time fell if it is at most this share of that before. Two recordings of one run differ by less."""
@@ -45,6 +45,9 @@ class _Case:
     recording_ids: tuple[str, ...]
     origins: Origins | None
     """Origins of the time that it accounts for; None for a folded finding, or one that is about no time."""
+
+    parts: tuple[FoldedFinding, ...] = ()
+    """Other ways to save its time."""
 
     @property
     def claimed_ns(self) -> float | None:
@@ -121,9 +124,18 @@ def _changes(
         return
     for side, found, other in ((Side.HEAD, head, base), (Side.BASE, base, head)):
         if found is not None:
-            moved = ChangeSign.LINES if other else None
             why_not = None if other else _why_not(side, rule_id, found, run)
-            yield _single(side, found, why_not, moved or _sign(found, sides[side]))
+            sign, instead = (ChangeSign.LINES, None) if other else _way(found, sides[side])
+            yield replace(_single(side, found, why_not, sign), instead=instead)
+
+
+def _way(found: _Found, sides: Sides) -> tuple[ChangeSign | None, RuleMeta | None]:
+    """The sign that its fix was made, else that of a finding which is part of it, and this one."""
+    sign, case = _sign(found, sides), found.cases[0]
+    if sign or sides.is_unchanged:
+        return sign, None
+    ways = ((change_sign(one.rule.id, one.fix, None, one.locations, sides), one.rule) for one in case.parts)
+    return next(((sign, rule) for sign, rule in ways if sign), (None, None))
 
 
 def _sign(found: _Found, sides: Sides) -> ChangeSign | None:
@@ -288,11 +300,12 @@ def _unfolded(recorded: RecordedFinding, checkout: Checkout | None) -> Iterator[
         finding.of_run,
         recorded.of_inference,
     )
-    yield _Case(finding.rule, finding.fix, own, places, recorded.recording_ids, finding.origins)
+    yield _Case(finding.rule, finding.fix, own, places, recorded.recording_ids, finding.origins, recorded.folded)
     for folded in recorded.folded:
         share = folded.saving.expected_ns / recorded.step_ns if recorded.step_ns else 0.0
-        state = FindingState(None, folded.saving, share, (), finding.rule.id, 1)
-        yield _Case(folded.rule, folded.fix, state, (), recorded.recording_ids, None)
+        state = FindingState(None, folded.saving, share, folded.locations, finding.rule.id, 1)
+        places = tuple(place_of(location, checkout) for location in folded.locations)
+        yield _Case(folded.rule, folded.fix, state, places, recorded.recording_ids, None)
 
 
 def _merged(cases: Sequence[_Case]) -> _Case:

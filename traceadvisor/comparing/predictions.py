@@ -24,6 +24,10 @@ FIXED_SHARE = 0.5
 """A finding whose saving fell to this share of it or less counts as fixed if what its fix changes was changed."""
 
 
+_OWN_SIGNS = frozenset({ChangeSign.SETTING, ChangeSign.LOADER, ChangeSign.EDITED, ChangeSign.LINES})
+"""Signs that tell one fix from another one of the same time."""
+
+
 @frozen
 class _Prediction:
     """The mean prediction over the captures of BASE, nanoseconds."""
@@ -72,18 +76,23 @@ def prediction_checks(
 
 def _is_fixed(change: FindingChange) -> bool:
     before, after = change.base, change.head
-    if before is None or before.part_of is not None or not before.saving.high_ns or change.sign is None:
+    if before is None or before.part_of is not None or not before.saving.high_ns or not change.sign or change.instead:
         return False
     if change.status is FindingStatus.GONE:
         return True
-    return after is not None and after.saving_share <= FIXED_SHARE * before.saving_share
+    if after is None or change.sign is ChangeSign.FUNCTION:
+        return False
+    return after.saving_share <= FIXED_SHARE * before.saving_share
 
 
 def _is_alternative(change: FindingChange, fixed: Collection[str]) -> bool:
-    """Whether settings were changed that a part of a finding proposes, while that finding itself is still there."""
+    """Whether the fix of a part of a finding was made, and not that of this finding.
+
+    Operators and kernels of its time may be gone with another fix.
+    """
     before = change.base
     is_part = before is not None and before.part_of is not None and before.part_of not in fixed
-    return is_part and change.status is FindingStatus.GONE and change.sign in {ChangeSign.SETTING, ChangeSign.LOADER}
+    return is_part and change.status is FindingStatus.GONE and change.sign in _OWN_SIGNS
 
 
 def _predictions(rule_ids: Iterable[str], captures: Sequence[Capture]) -> list[_Prediction]:

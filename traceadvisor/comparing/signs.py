@@ -18,6 +18,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.comparison import ChangeSign, Side
 from traceadvisor.model.explanation import RowChange, StepExplanation
 from traceadvisor.model.findings import Clear, Fix, Location
+from traceadvisor.model.location import MODULE
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
@@ -140,7 +141,7 @@ def change_sign(
     if base and head and (_are_typed(rule_id, head, sides) or (origins and _ran_less(origins, base, head, sides))):
         return ChangeSign.OPERATORS
     moved = rule_id.startswith(_LOADING) and bool(_differs(sides, _LOADER))
-    return None if moved else _of_lines({(one.file, one.line) for one in places}, origins, base, sides)
+    return None if moved else _of_lines(tuple(places), origins, base, sides)
 
 
 def _are_typed(rule_id: str, head: StepContents, sides: Sides) -> bool:
@@ -151,11 +152,24 @@ def _are_typed(rule_id: str, head: StepContents, sides: Sides) -> bool:
 
 
 def _of_lines(
-    spots: Set[tuple[str, int | None]], origins: Origins | None, base: StepContents | None, sides: Sides
+    places: Sequence[Location], origins: Origins | None, base: StepContents | None, sides: Sides
 ) -> ChangeSign | None:
+    spots = {(one.file, one.line) for one in places}
     if spots & sides.edited:
         return ChangeSign.EDITED
-    return ChangeSign.LINES if spots & sides.gone.lines or _are_gone(origins, base, sides.gone) else None
+    if spots & sides.gone.lines or _are_gone(origins, base, sides.gone):
+        return ChangeSign.LINES
+    return ChangeSign.FUNCTION if _is_function_edited(places, sides) else None
+
+
+def _is_function_edited(places: Iterable[Location], sides: Sides) -> bool:
+    """Whether a function with one of some places was edited, as far as captures tell where it begins and ends."""
+    own = {(one.file, one.function) for one in places if one.function != MODULE}
+    runs = [one.captured.stacks for capture in sides.having for one in capture.recordings if one.captured]
+    calls = [call for stacks in runs if stacks for call in stacks.only_calls if (call.file, call.function) in own]
+    return any(
+        call.file == file and call.first_line <= line <= call.last_line for call in calls for file, line in sides.edited
+    )
 
 
 def _are_gone(origins: Origins | None, base: StepContents | None, gone: Gone) -> bool:

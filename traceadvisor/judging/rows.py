@@ -82,7 +82,7 @@ def explained_by_late_rank(
             part
             for row in by_rule.values()
             for part in (
-                FoldedFinding(row.finding.rule, FoldedBecause.SAME_TIME, row.finding.fix, row.finding.saving),
+                FoldedFinding.of(row.finding, FoldedBecause.SAME_TIME),
                 *row.folded,
             )
         )

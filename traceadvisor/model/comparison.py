@@ -345,6 +345,9 @@ class FindingChange:
     sign: ChangeSign | None = None
     """The sign that its fix was made, or taken back; None without one."""
 
+    instead: RuleMeta | None = None
+    """The finding that is part of it and whose fix was made instead; None if it is its own, or none was made."""
+
 
 class ChangeSign(Enum):
     """The sign that what a fix changes differs between both sides."""
@@ -358,6 +361,9 @@ class ChangeSign(Enum):
 
     EDITED = "edited"
     """Its lines were edited or removed."""
+
+    FUNCTION = "function"
+    """Other lines of its function were edited or removed."""
 
     OPERATORS = "operators"
     """One side runs the operators half as often, or not at all."""

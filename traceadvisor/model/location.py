@@ -109,6 +109,9 @@ class Role(Enum):
     UNTRAINED = "untrained"
     """The largest module whose gradients no optimizer uses."""
 
+    TABLE = "embedding_table"
+    """An embedding table with dense gradients."""
+
     ANOMALY = "anomaly_detection"
     """The call that turns on anomaly detection."""
 
@@ -133,6 +136,12 @@ class Constructed:
 
     end: int = 0
     """Characters up to the end of the call in its last line."""
+
+    rows: int | None = None
+    """Those of an embedding table; None for other objects."""
+
+    width: int | None = None
+    """Elements in each row of an embedding table; None for other objects."""
 
     is_recorded: bool = True
     """Whether a capture recorded it; otherwise it was found by its name in the script's file."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
@@ -461,6 +461,14 @@ class FoldedFinding:
     fix: Fix
     saving: Estimate
     """The saving of its fix alone."""
+
+    locations: tuple[Location, ...] = ()
+    """Its places in the user's code."""
+
+    @classmethod
+    def of(cls, finding: Finding, because: FoldedBecause) -> Self:
+        """A finding as a part of another one."""
+        return cls(finding.rule, because, finding.fix, finding.saving, finding.locations)
 
 
 @frozen(eq=False)

@@ -425,7 +425,8 @@ class RunSettings:
     """Those of the largest cross entropy; None also without one."""
 
     constructed: tuple[Constructed, ...] = ()
-    """The places at which the script constructs the objects of the training; at most one of each role."""
+    """The places at which the script constructs the objects of the training; at most one of each role
+    but tables: one of each place and size."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect training and were set."""

@@ -57,6 +57,9 @@ class OnlyCall:
     has_calls_outside_loops: bool = False
     """Whether the function also calls it outside of its loops."""
 
+    has_fixed_arguments: bool = False
+    """Whether its arguments are only constants, globals and attributes of ``self``."""
+
 
 OWN_WORK = SampledFrame("TraceAdvisor")
 """Stands for all frames inside one of this package that does work of its own."""

@@ -57,6 +57,7 @@ class SettingsSeen:
         self._watched = ProfiledSteps(is_recording)
         self.constructors = remembered()
         self._constructed: dict[Role, Constructed] = {}
+        self._tables: tuple[Constructed, ...] = ()
         self._with_optimizer: RecordedSettings | None = None
         self._elements: dict[int, int] = {}
         """Elements of each parameter of all optimizers of the first steps."""
@@ -115,6 +116,7 @@ class SettingsSeen:
         if self._with_optimizer is None:
             self._with_optimizer = _with_optimizer(optimizer)
             self.constructed(*self.constructors.of_optimizer(optimizer))
+            self._tables = _guarded(lambda: tuple(self.constructors.of_tables())) or ()
         if self.optimizer_steps <= COUNTED_STEPS:
             self._elements |= {id(one): one.numel() for group in optimizer.param_groups for one in group["params"]}
         self.gradients.stepped(optimizer)
@@ -186,7 +188,7 @@ class SettingsSeen:
             unused_gradients=_guarded(self.gradients.result),
             repeated_results=_guarded(self.results.result),
             ignored_targets=_guarded(self.results.ignored_targets),
-            constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,))),
+            constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,)), *self._tables),
             thread_pools=_guarded(thread_pools) or (),
             pauses=(*self.gc.pauses, *self.compilations.pauses),
             subnormal_share=self.subnormal.share,

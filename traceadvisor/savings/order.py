@@ -123,7 +123,7 @@ class _Row:
     def fold(self, other: _Row, because: FoldedBecause) -> None:
         """Make another finding, with all that it holds, part of this one."""
         finding = other.finding
-        self.folded += [FoldedFinding(finding.rule, because, finding.fix, finding.saving), *other.folded]
+        self.folded += [FoldedFinding.of(finding, because), *other.folded]
 
 
 def in_order(

@@ -127,7 +127,9 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         kept["loader"] = _figures(loader, known | {"num_workers", "line"})
         kept["loader"] |= {"sampler": _code(loader.get("sampler"), texts), **_placed(loader, texts)}
     kept["constructed"] = [
-        _figures(one, {"line"}) | _placed(one, texts) | {name: _code(one.get(name), texts) for name in _OF_CONSTRUCTED}
+        _figures(one, {"line", "rows", "width"})
+        | _placed(one, texts)
+        | {name: _code(one.get(name), texts) for name in _OF_CONSTRUCTED}
         for one in _objects(found.get("constructed"))
     ]
     if "loops" in found:

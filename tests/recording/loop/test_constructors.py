@@ -242,3 +242,28 @@ def test_what_a_script_puts_in_place_of_a_constructor_before_a_capture_starts_st
     torch.amp.GradScaler("cpu")
     assert len(calls) == 1
     assert watched is not plain
+
+
+class Tables(nn.Module):
+    """Three tables of one size in a line, and one with sparse gradients."""
+
+    line = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Tables.line = line_here() + 1
+        self.users = nn.ModuleList(nn.Embedding(40, 4) for _ in range(3))
+        self.items = nn.Embedding(90, 2, sparse=True)
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x) + self.users[0](torch.zeros(1, dtype=torch.long)).sum()  # type: ignore[no-any-return]
+
+
+def test_tables_with_dense_gradients_are_known_by_line_and_size(tmp_path: Path) -> None:
+    def make() -> Training:
+        model = Tables()
+        return DataLoader(DATA, 4), model, torch.optim.SGD(model.head.parameters(), lr=0.1)
+
+    found = constructed(tmp_path, make)[Role.TABLE]
+    assert (found.name, found.place.line, found.rows, found.width) == ("Embedding", Tables.line, 40, 4)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Method, Skipped
 from traceadvisor.model.location import Location
 from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.model.samples import SampledFrame, StackSamples
+from traceadvisor.model.samples import OnlyCall, SampledFrame, StackSamples
 from traceadvisor.rules.data.data012_loader_line import LoaderLineCost
 
 ITEM = user("__getitem__", 31)
@@ -336,3 +337,20 @@ def test_the_fix_of_collating_python_values_converts_them_before(tmp_path: Path)
     captured = _captured(tmp_path, 2, _loading(80, user("collate", 45), SampledFrame("tensor")))
     found = captured.made(cpu_us=40_000, collate_us=60_000).finding(LoaderLineCost())
     assert found.fix.summary.startswith("Convert the data")
+
+
+@pytest.mark.parametrize(("is_fixed", "words"), [(True, "Call sinc_kernel once"), (False, "do its work once before")])
+def test_a_function_whose_arguments_are_no_part_of_a_sample_is_called_once(
+    words: str, tmp_path: Path, *, is_fixed: bool
+) -> None:
+    call = OnlyCall("train.py", "__getitem__", 30, 40, "sinc_kernel", 31, has_fixed_arguments=is_fixed)
+    samples = replace(_loading(80, ITEM, user("sinc_kernel", 12)), only_calls=(call,))
+    found = _captured(tmp_path, 0, samples).finding(LoaderLineCost())
+    assert words in found.fix.summary
+    assert found.locations[0] == Location("train.py", 31, "__getitem__")
+
+
+def test_numbers_that_python_draws_one_by_one_are_drawn_with_one_call(tmp_path: Path) -> None:
+    found = _captured(tmp_path, 0, _loading(80, ITEM, library("randrange", 300, "random.py"))).finding(LoaderLineCost())
+    assert found.fix.summary.startswith("Draw all random numbers")
+    assert not found.saving.is_of_place

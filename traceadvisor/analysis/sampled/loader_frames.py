@@ -94,3 +94,11 @@ CHANGERS = frozenset(
 def transforms(called: Frame | None) -> bool:
     """Whether a called function changes samples, perhaps at random."""
     return called is not None and ((called.file or "").startswith(CHANGING_FILES) or called.function in CHANGERS)
+
+
+DRAWS = frozenset({"random", "getrandbits", "randrange", "randint", "uniform", "gauss", "choice"})
+
+
+def draws_singly(called: Frame | None) -> bool:
+    """Whether a called function is one of Python's ``random``, which draws number by number."""
+    return called is not None and (called.file == "random.py" or (called.file is None and called.function in DRAWS))

@@ -1,4 +1,4 @@
-"""Remembers which lines of the script construct the loader, the optimizer, the model and the gradient scaler.
+"""Remembers which lines of the script construct loader, optimizer, model, embedding tables and gradient scaler.
 
 Objects report themselves while their constructor runs: by hooks that torch offers for modules, and by methods that the
 constructors of loaders and optimizers call. So no constructor is replaced but that of the gradient scaler.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import tokenize
 import weakref
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from inspect import CO_VARARGS
 from itertools import islice
@@ -21,7 +21,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from traceadvisor.frozen import frozen
+from traceadvisor.frozen import frozen, replace
 from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.recording.script.own_code import is_of_library, is_own_frame, shown_path
 from traceadvisor.system import clocks
@@ -32,6 +32,8 @@ MOST_OBJECTS = 20_000
 """Objects to remember; a larger model is known by its first modules."""
 
 MOST_FRAMES = 200
+
+MOST_TABLES = 32
 
 LONGEST_SOURCE = 4_000
 MOST_LINES = 30
@@ -88,6 +90,18 @@ class Constructors:
         own = {one: {id(each) for each in one.parameters() if each.requires_grad} for one in self.known(nn.Module)}
         whole = [one for one, found in own.items() if found and found <= ids]
         return self._described(Role.UNTRAINED, self._site(max(whole, key=lambda one: len(own[one]), default=None)))
+
+    def of_tables(self) -> Iterator[Constructed]:
+        """The places that construct embedding tables with dense gradients, largest first, once for each size."""
+        tables = [one for one in self.known(nn.Module) if isinstance(one, nn.Embedding | nn.EmbeddingBag)]
+        sizes = {}
+        for one in tables:
+            if not one.sparse and (site := self._site(one)):
+                key = (site.code, site.instruction, one.num_embeddings, one.embedding_dim)
+                sizes[key] = (site, one.num_embeddings, one.embedding_dim)
+        for site, rows, width in sorted(sizes.values(), key=lambda one: -one[1] * one[2])[:MOST_TABLES]:
+            if found := self._described(Role.TABLE, site):
+                yield replace(found, rows=rows, width=width)
 
     def known(self, kind: type[T]) -> list[T]:
         """The objects of a kind that are still there."""

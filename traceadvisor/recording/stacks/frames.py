@@ -113,11 +113,15 @@ def only_calls(codes: Iterable[CodeType]) -> Iterator[OnlyCall]:
         lines = [line for _, _, line in code.co_lines() if line]
         names = (_text(shown(code.co_filename)), _text(code.co_name), min(lines, default=0), max(lines, default=0))
         for name, calls in found.calls.items():
-            in_loop = [line for line, repeats in calls if repeats]
+            in_loop = [line for line, repeats, _ in calls if repeats]
             is_single = len(calls) == 1
             if name not in elsewhere and (is_single or len(in_loop) == 1):
                 yield OnlyCall(
-                    *names, _text(name), calls[0][0] if is_single else in_loop[0], has_calls_outside_loops=not is_single
+                    *names,
+                    _text(name),
+                    calls[0][0] if is_single else in_loop[0],
+                    has_calls_outside_loops=not is_single,
+                    has_fixed_arguments=all(is_fixed for *_, is_fixed in calls),
                 )
 
 
@@ -132,15 +136,16 @@ class _Uses:
             at[_start(one)].append(one)
         attributes = _attributes(instructions)
         jumps = [(one.argval, one.offset) for one in instructions if "BACKWARD" in one.opname]
-        called = dict[object, tuple[str, int, bool]]()
+        called = dict[object, tuple[str, int, bool, bool]]()
         for one in instructions:
             if one.opname.startswith("CALL") and one.positions and (load := _callee(one, at[_start(one)], attributes)):
                 repeats = any(start <= one.offset <= end for start, end in jumps)
-                place = load.argval, one.positions.lineno or 0, repeats
+                is_fixed = _has_fixed_arguments(one, instructions)
+                place = load.argval, one.positions.lineno or 0, repeats, is_fixed
                 called[load.positions] = max(place, called.get(load.positions, place))  # Python may compile code twice
-        self.calls = defaultdict[str, list[tuple[int, bool]]](list)
-        for name, line, repeats in called.values():
-            self.calls[name].append((line, repeats))
+        self.calls = defaultdict[str, list[tuple[int, bool, bool]]](list)
+        for name, line, repeats, is_fixed in called.values():
+            self.calls[name].append((line, repeats, is_fixed))
         self.without_call = {one.argval for one in loads if one.positions not in called and one.opname != "LOAD_FAST"}
         self.without_call |= {text for text in code.co_consts if isinstance(text, str)}
         for one, following in pairwise(instructions):
@@ -150,6 +155,24 @@ class _Uses:
 
 def _start(one: dis.Instruction) -> tuple[int | None, int | None] | None:
     return (one.positions.lineno, one.positions.col_offset) if one.positions else None
+
+
+def _has_fixed_arguments(call: dis.Instruction, instructions: Sequence[dis.Instruction]) -> bool:
+    """Whether a call names no variable but ``self``, and calls nothing inside."""
+    where = call.positions
+    if where is None or None in where:
+        return False
+    inside = [
+        one
+        for one in instructions
+        if (at := one.positions)
+        and None not in at
+        and (where.lineno, where.col_offset) <= (at.lineno, at.col_offset)
+        and (at.end_lineno, at.end_col_offset) <= (where.end_lineno, where.end_col_offset)
+    ]
+    variables = {one.argval for one in inside if one.opname.startswith(("LOAD_FAST", "LOAD_DEREF"))}
+    nested = [one for one in inside if one.opname.startswith("CALL") and one.positions != where]
+    return variables <= {"self"} and not nested
 
 
 def _attributes(instructions: Sequence[dis.Instruction]) -> dict[int, dis.Instruction]:

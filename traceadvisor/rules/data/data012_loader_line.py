@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS
 from traceadvisor.analysis.operators.user_functions import user_functions
-from traceadvisor.analysis.sampled.loader_frames import transforms
+from traceadvisor.analysis.sampled.loader_frames import DRAWS, draws_singly, transforms
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.model.location import Location
+from traceadvisor.model.samples import OnlyCall
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
@@ -76,6 +77,16 @@ _CHEAPER = _Remedy(
     is_conditional=True,
 )
 _ON_GPU = replace(_CHEAPER, words=f"{_CHEAPER.words}. Otherwise transform whole batches on the GPU")
+
+_DRAWN = _Remedy(
+    "Draw all random numbers of a sample or a batch with one call, such as torch.randint, torch.randperm or a "
+    "Generator of NumPy, in place of one for each number"
+)
+_KEPT = _Remedy(
+    "Call {} once, when the data set is made, and keep its result: no part of a sample is among its arguments. If it "
+    "draws random numbers, keep what it computes before",
+    is_conditional=True,
+)
 
 _DECODED = _Remedy("Decode the data once before the training, to the size that it needs")
 _READ = _Remedy("Read the files of this line once, when the data set is made, and keep what they hold")
@@ -180,7 +191,8 @@ class LoaderLineCost(Rule):
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
         if line.only_stacks:
             return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE, STACKED)
-        remedy = _remedy(line, facts)
+        kept = _kept_call(line, facts)
+        remedy = _remedy(line, facts, kept)
         takes_others = remedy.takes_others and not is_one_of_several
         likely = (line.share + line.with_others) / 2 if takes_others else line.share
         edit = CheaperBatches(line.share, likely, line.high)
@@ -205,7 +217,11 @@ class LoaderLineCost(Rule):
                 facts.time_per_step("data wait", wait),
                 *cost_evidence(facts),
             ),
-            locations=(*line.places(at_call=remedy.at_call), *facts.loader_locations),
+            locations=(
+                *((Location(kept.file, kept.line, kept.function),) if kept and kept.line != line.location.line else ()),
+                *line.places(at_call=remedy.at_call),
+                *facts.loader_locations,
+            ),
             caveats=(EACH_NEEDS, *load, *((LOADED_ONCE,) if remedy.takes_others and _is_loaded_once(facts) else ())),
         )
 
@@ -226,14 +242,25 @@ def _is_loaded_once(facts: Facts) -> bool:
     return run.training_steps <= loader.batch_count
 
 
-def _remedy(line: LoaderLine, facts: Facts) -> _Remedy:
-    """The fix, by what the line does."""
+def _kept_call(line: LoaderLine, facts: Facts) -> OnlyCall | None:
+    """The only call of the function with this time, if its arguments are the same for all samples."""
+    samples, owner = facts.run.loading_samples, line.location.owner
+    called = owner.function if line.calls_own and owner else line.location.function
+    found = [one for one in samples.only_calls if one.name == called] if samples else []
+    is_drawn = any(one.name in DRAWS for one in (samples.only_calls if samples else ()) if one.function == called)
+    return found[0] if found and all(one.has_fixed_arguments for one in found) and not is_drawn else None
+
+
+def _remedy(line: LoaderLine, facts: Facts, kept: OnlyCall | None) -> _Remedy:
+    """The fix, by what the line does. ``kept``: the call of which only one is needed."""
     collating = facts.worker_curve.cost.collate_share if facts.worker_curve else None
     called, file = (line.callee.function, line.callee.file or "") if line.callee else ("", "")
     choices = (
         (transforms(line.callee), _ON_GPU if facts.observation.has_device else _CHEAPER),
         (file.startswith(DECODING_FILES), _DECODED),
         (file.startswith(READING_FILES) or called in READERS, _READ),
+        (draws_singly(line.callee), _DRAWN),
+        (kept is not None, replace(_KEPT, words=_KEPT.words.format(kept.name if kept else ""))),
         (called in MAKERS, _CONVERTED),
         (line.callee is None and not line.calls_own and _is_collating(line.cpu_share, collating or 0.0), _COLLATE),
         (line.waiting >= WAITING_SHARE, _WAIT_LESS),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from math import ceil, prod
 
 import numpy as np
@@ -9,33 +10,71 @@ from traceadvisor.analysis.operators.gradient_readers import has_gradient_reader
 from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_named
-from traceadvisor.analysis.operators.optimizer import optimizer_work
+from traceadvisor.analysis.operators.optimizer import optimizer_steps, optimizer_work
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
+from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
+from traceadvisor.rules.gpu.optimizer_on_cpu import optimizer_name
+from traceadvisor.savings.interval import most_undisturbed_ns, stretch
 
 _ROWS_AT = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
 """Argument with the number of rows of the table; the gradient of the output and the indices come first."""
 
-SPARSE = """\
-table = torch.nn.{module}({rows}, {width}, sparse=True)  # with the other arguments of this table
-sparse = torch.optim.SparseAdam(table.parameters(), lr=lr)  # the other parameters keep their optimizer"""
+MOST_SHOWN = 8
+"""Sizes of tables in the change."""
 
+SURE_SHARE = 0.8
+"""Share of the dense time that undisturbed steps take at least: it grows with what other programs ask of memory."""
 
 READ = "Hooks or clip_grad_norm_ read the gradients, and may not take sparse ones."
+
+WITH_SPARSE_ADAM = """\
+sparse = torch.optim.SparseAdam([one.weight for one in tables], lr=lr)  # zero_grad() and step() beside the other one
+# the other parameters keep their optimizer"""
+
+TAKES_SPARSE = frozenset({"SGD", "Adagrad"})
+"""Optimizers that take sparse gradients themselves."""
 
 
 @frozen
 class _Table:
-    """An embedding table, and the rows of it that a step uses at most."""
+    """Embedding tables of one size."""
 
     rows: int
     width: int
-    used: int
     module: str
-    calls: int
+    used: int
+    """Indices that a step looks up in all of them."""
+
+    count: int
+
+    @property
+    def elements(self) -> int:
+        """Those of all of them."""
+        return self.rows * self.width * self.count
+
+
+@frozen
+class _Left:
+    """The cost of sparse gradients and their update, relative to that of the dense ones: low, expected and high.
+
+    Measured in CPU time of one core, with tables of 20,000 to 300,000 rows of 16 to 256 elements, of which 1% to 30%
+    were looked up.
+    """
+
+    times: tuple[float, float, float]
+    """Times the looked-up share of the optimizer's time for the whole table."""
+
+    table_ns: float
+    """Time for each table, whatever its size: half of it to twice of it."""
+
+
+_LEFT = {"SGD": _Left((2.0, 4.5, 7.5), 20e3), "Adagrad": _Left((1.0, 3.0, 4.5), 100e3)}
+_BY_ADAM, _BY_FUSED_ADAM = _Left((1.5, 3.5, 5.0), 220e3), _Left((9.0, 16.0, 25.0), 220e3)
+"""``SparseAdam`` takes as long whatever it replaces, and a fused dense update takes a fifth of others."""
 
 
 @frozen
@@ -46,10 +85,14 @@ class DenseEmbeddingGradients(Rule):
         table, and these tables' part of the optimizer. Recorded shapes give the rows of a table and the indices of a
         batch.
     Why it costs time: Zeros fill the gradient, and the optimizer reads and writes the whole table and its own state.
-    How to fix it: Construct the table with ``sparse=True``, and update it with ``torch.optim.SparseAdam``, or with SGD
-        or Adagrad, which take sparse gradients, too, unless ``weight_decay`` or ``fused`` is set.
-    How the saving is estimated: Upper limit: the time of these backward passes, and the tables' part of the gradients
-        or parameters times the optimizer's time, without the rows that a batch uses.
+    How to fix it: Construct the tables with ``sparse=True``, and update them with ``torch.optim.SparseAdam``, or with
+        SGD or Adagrad, which take sparse gradients, too, unless ``weight_decay``, ``momentum`` or ``fused`` is set.
+    How the saving is estimated: The time of these backward passes, and the tables' part of the gradients or parameters
+        times the optimizer's time, without what stays with sparse gradients: this time of the optimizer times the share
+        of rows that a batch looks up, times 2 to 7.5 for SGD, 1 to 4.5 for Adagrad, 1.5 to 5 for ``SparseAdam``, and 9
+        to 25 where that replaces a fused optimizer; and 0.02, 0.1 or 0.22 ms for each table, half to twice of it. Low:
+        a fifth of the dense time less, which depends on how busy the memory is. On a GPU, upper limit: the dense time,
+        without the rows that a batch uses.
     When it may be wrong: ``SparseAdam`` changes the moments of a row only in steps that use it, and has no weight
         decay: check that training still converges. Hooks and ``clip_grad_norm_`` may raise an error for sparse
         gradients; where they are recorded, nothing is found. A table that shares its weight with another layer has
@@ -66,50 +109,56 @@ class DenseEmbeddingGradients(Rule):
     """Share of the step. Less is not worth a second optimizer."""
 
     most_used_share: float = 0.3
-    """Indices that a batch looks up over rows. On one core, ``SparseAdam`` and sparse gradients of 60,000 rows of 64
-    took 0.22, 0.54 and 0.62 of the time with a tenth, a fifth and three tenths, and 1.5 times as long with half."""
+    """Indices that a batch looks up over rows. What stays with more was not measured."""
 
     def check(self, facts: Facts) -> Outcome:
         rows = rows_named(facts.trace, Kind.OPERATOR, _ROWS_AT.__contains__)
         rows = rows[facts.steps.typical_windows.contains(facts.trace.events.start_ns[rows])]
-        tables = _tables(facts, rows)
+        gradients = _gradients(facts)
+        tables = _tables(facts, rows, gradients)
         if rows.size and not tables:
             return Skipped(facts.unknown_without("The sizes of embedding tables are unknown", Option.SHAPES))
-        sizes = [table.rows * table.width for table in tables]
-        used = sum(min(table.used, table.rows) * table.width for table in tables) / max(sum(sizes), 1)
+        whole = sum(one.elements for one in tables)
+        used = sum(min(one.used, one.rows * one.count) * one.width for one in tables) / max(whole, 1)
         if used > self.most_used_share:
             return Clear("rows that a batch uses", used, self.most_used_share, Unit.SHARE)
         backward, optimizer = _claims(facts, rows)
-        part = _part_of_gradients(facts, tables)
-        if not part and facts.settings.parameter_count:
-            part = min(sum(sizes) / facts.settings.parameter_count, 1.0)
+        part = _part_of_parameters(facts, whole, gradients)
         claims = backward | _beginnings(optimizer, part)
-        most_ns = (1 - used) * (facts.per_step_ns(backward) + part * facts.per_step_ns(optimizer))
-        share = most_ns / max(facts.per_step_ns(facts.steps.typical_windows), 1.0)
+        update_ns = part * facts.per_step_ns(optimizer)
+        dense_ns = facts.per_step_ns(backward) + update_ns
+        saving, most_ns = None, (1 - used) * dense_ns
+        if tables and not facts.observation.has_device:
+            left_ns = _left_ns(facts, used * update_ns, sum(one.count for one in tables))
+            saving = _saving(facts, claims, dense_ns, left_ns)
+        expected_ns = saving.expected_ns if saving else most_ns * stretch(facts)
+        share = expected_ns / max(facts.step_ns or 0.0, 1.0)
         if not tables or share < self.min_share:
             return Clear("time for rows that no batch uses", share if tables else 0.0, self.min_share, Unit.SHARE)
         if has_gradient_readers(facts.observation):
             return Skipped(READ)
-        largest = max(tables, key=lambda table: table.rows * table.width)
+        made = _made(facts, tables)
         return finding_of(
             facts,
             claims=claims,
             fix=Fix(
                 "Compute sparse gradients for the embedding tables, and update them with a sparse optimizer",
-                SPARSE.format(module=largest.module, rows=largest.rows, width=largest.width),
+                _change(facts, tables, made),
                 not_replayed="the time of sparse updates is unknown",
                 needs=frozenset({Part.MODEL, Part.BACKWARD}),
             ),
-            most_ns=most_ns,
+            saving=saving,
+            most_ns=None if saving else most_ns,
             effort=Effort.LINE,
             evidence=(
-                Evidence("rows of the largest table", largest.rows, Unit.COUNT),
+                Evidence("embedding tables", sum(one.count for one in tables), Unit.COUNT),
+                Evidence("rows of the largest table", tables[0].rows, Unit.COUNT),
                 Evidence("rows that a batch uses, at most", used, Unit.SHARE),
                 facts.time_per_step("time to fill gradients of tables", backward),
                 facts.time_per_step("time in the optimizer", optimizer) if part else None,
                 facts.known("the tables' part of its parameters", part or None, Unit.SHARE),
             ),
-            locations=facts.locations(rows),
+            locations=tuple(dict.fromkeys(one.place for one in made)) or facts.locations(rows),
             caveats=(
                 "SparseAdam changes numerics and has no weight decay: check that training still converges.",
                 "Hooks that read gradients, and clip_grad_norm_, may not take sparse ones.",
@@ -117,8 +166,63 @@ class DenseEmbeddingGradients(Rule):
         )
 
 
-def _tables(facts: Facts, rows: Int64) -> tuple[_Table, ...]:
-    """Return the tables of some backward passes, each with the indices that a step looks up in it, in all its calls."""
+def _left_ns(facts: Facts, used_ns: float, count: int) -> tuple[float, float, float]:
+    """The time per recorded step that stays with sparse gradients: low, expected and high.
+
+    Args:
+        facts: of the recording.
+        used_ns: the looked-up share of the optimizer's time for all tables.
+        count: of the tables.
+    """
+    is_fused = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.startswith("aten::_fused_adam")).size
+    left = _LEFT.get(_optimizer(facts), _BY_FUSED_ADAM if is_fused else _BY_ADAM)
+    low, expected, high = (times * used_ns for times in left.times)
+    table_ns = left.table_ns * count
+    return low + table_ns / 2, expected + table_ns, high + 2 * table_ns
+
+
+def _optimizer(facts: Facts) -> str:
+    steps = optimizer_steps(facts.trace).rows
+    return facts.settings.optimizer or (optimizer_name(facts, steps) if steps.size else "Adam")
+
+
+def _saving(facts: Facts, claims: SpanSet, dense_ns: float, left_ns: tuple[float, float, float]) -> Estimate:
+    """The dense time without what stays, as a share of the step; at most, with none of it made longer by recording."""
+    most, expected, least = (max(dense_ns - one, 0.0) for one in left_ns)
+    least = max(least - (1 - SURE_SHARE) * dense_ns, 0.0)
+    scale = (facts.step_ns or 0.0) / max(facts.typical.duration_ns if facts.typical else 0.0, 1.0)
+    high_ns = max(most_undisturbed_ns(facts, most, claims), expected * scale)
+    return Estimate(least * scale, expected * scale, high_ns, Method.MODEL)
+
+
+def _made(facts: Facts, tables: Sequence[_Table]) -> tuple[Constructed, ...]:
+    """The recorded constructors of all of these tables; none if one is unknown or in a library."""
+    sizes = {(one.rows, one.width) for one in tables}
+    found = [one for one in facts.settings.constructed if one.role is Role.TABLE and (one.rows, one.width) in sizes]
+    is_known = {(one.rows, one.width) for one in found if not one.through} == sizes
+    return tuple(one for one in found if not one.through) if is_known else ()
+
+
+def _change(facts: Facts, tables: Sequence[_Table], made: Sequence[Constructed]) -> str:
+    """The constructors of all tables, and the optimizer."""
+    lines = ["tables = [  # with their other arguments"]
+    for one in tables[:MOST_SHOWN]:
+        size = (one.rows, one.width)
+        places = [f"{each.place.file}:{each.place.line}" for each in made if (each.rows, each.width) == size]
+        remark = ", ".join((*places, f"{one.count} table{'s' * (one.count > 1)}"))
+        lines.append(f"    torch.nn.{one.module}({one.rows}, {one.width}, sparse=True),  # {remark}")
+    if len(tables) > MOST_SHOWN:
+        lines.append(f"    # and the same for {len(tables) - MOST_SHOWN} other sizes")
+    name = _optimizer(facts)
+    return "\n".join((*lines, "]", f"# {name} stays as it is" if name in TAKES_SPARSE else WITH_SPARSE_ADAM))
+
+
+def _tables(facts: Facts, rows: Int64, gradients: Counter[tuple[int, ...]]) -> tuple[_Table, ...]:
+    """Return the tables of some backward passes, the largest first, with the indices that a step looks up in them.
+
+    ``gradients``: accumulated ones by shape. Tables of one size are as many as its gradients in a backward pass,
+    unless other layers have such weights: at most one per call.
+    """
     trace, found, calls = facts.trace, dict[tuple[str, int, int], int](), Counter[tuple[str, int, int]]()
     columns = (
         column.at(rows, np.int32(NONE)).tolist() for column in (trace.details.dims_id, trace.details.concrete_id)
@@ -133,22 +237,30 @@ def _tables(facts: Facts, rows: Int64) -> tuple[_Table, ...]:
             found[key] = found.get(key, 0) + prod(used)
             calls[key] += 1
     steps = max(facts.step_count, 1)
-    return tuple(_Table(*key[1:], ceil(used / steps), key[0], calls[key]) for key, used in found.items())
+    passes = max(min(gradients.values(), default=0), steps)
+    tables = [
+        _Table(key[1], key[2], key[0], ceil(used / steps), max(min(calls[key], gradients[key[1:]]) // passes, 1))
+        for key, used in found.items()
+    ]
+    return tuple(sorted(tables, key=lambda one: -one.rows * one.width))
 
 
-def _part_of_gradients(facts: Facts, tables: tuple[_Table, ...]) -> float:
-    """Return the part of all elements of gradients that tables have; 0 if unknown.
-
-    Tables of one size are as many as gradients of it, unless other layers have such weights: at most one per call.
-    """
+def _gradients(facts: Facts) -> Counter[tuple[int, ...]]:
+    """Return how many gradients of each shape typical steps accumulate; none without recorded shapes."""
     trace = facts.trace
     rows = rows_named(trace, Kind.OPERATOR, lambda name: name == "torch::autograd::AccumulateGrad")
     rows = rows[facts.steps.typical_windows.contains(trace.events.start_ns[rows])]
     dims = trace.details.dims_id.at(rows, np.int32(NONE)).tolist()
-    shapes = Counter(read_inputs(trace.texts[text], "", "").shape(0) for text in dims if text != NONE)
-    whole = sum(prod(shape) * count for shape, count in shapes.items())
-    own = sum(one.rows * one.width * min(one.calls, shapes[one.rows, one.width]) for one in tables)
-    return min(own / max(whole, 1), 1.0)
+    shapes = (read_inputs(trace.texts[text], "", "").shape(0) for text in dims if text != NONE)
+    return Counter(filter(None, shapes))
+
+
+def _part_of_parameters(facts: Facts, elements: int, gradients: Counter[tuple[int, ...]]) -> float:
+    """Return the part of all parameters that tables of so many elements have, by the gradients if these are known."""
+    passes = max(min(gradients.values(), default=0), facts.step_count, 1)
+    whole = sum(prod(shape) * count for shape, count in gradients.items()) / passes
+    whole = whole if whole >= elements else facts.settings.parameter_count or 0
+    return min(elements / whole, 1.0) if whole else 0.0
 
 
 def _claims(facts: Facts, rows: Int64) -> tuple[SpanSet, SpanSet]:

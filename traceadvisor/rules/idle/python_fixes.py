@@ -10,6 +10,7 @@ import numpy as np
 from traceadvisor.analysis.idle.causes import Wait, waiting_calls
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.sampled.loader_frames import draws_singly
 from traceadvisor.analysis.whole_run.sampled_steps import LOGS
 from traceadvisor.model.findings import Fix
 from traceadvisor.model.location import Frame
@@ -40,6 +41,11 @@ OF_LISTS = (
     "workers. Otherwise only faster code saves time"
 )
 """Source: ``torch/csrc/utils/tensor_new.cpp``, which warns of lists of arrays."""
+
+OF_DRAWS = (
+    "Draw all random numbers with one call, such as torch.randint, torch.randperm or a Generator of NumPy, in place of "
+    "calls of {} for each. With the same seed, these are other numbers"
+)
 
 LOOPED = 20
 """Operators of one name per step in this code, from which it runs them in a loop. Other code runs below 5."""
@@ -117,6 +123,8 @@ def fix_words(
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
     if frame and _READS_LISTS.match(sites[0].callee or ""):
         return OF_LISTS.format(frame.function), True
+    if draws_singly(frame) and frame:
+        return OF_DRAWS.format(f"random.{frame.function}"), False
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
     is_looped = _is_looped(facts, lost)

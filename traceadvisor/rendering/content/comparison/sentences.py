@@ -61,6 +61,7 @@ SIGN = {
     ChangeSign.LOADER: "another data loader iterator",
     ChangeSign.LINES: "its code does not run any more",
     ChangeSign.EDITED: "its line was edited or removed",
+    ChangeSign.FUNCTION: "other lines of its function were edited",
     ChangeSign.OPERATORS: "its operators run at most half as often",
     ChangeSign.KERNELS: "other kernels run",
     ChangeSign.LAUNCHES: "at most half as many launches",
@@ -422,7 +423,7 @@ def changed_sentence(run: ComparedRun) -> str | None:
     named = named_differences(run)
     listed_ = [difference_words(one) for one in named[:MOST_NAMED]] or [*_command_words(run)]
     signs = [
-        f"{one.rule.title} ({one.rule.id}): {SIGN[one.sign]}"
+        f"{one.rule.title} ({one.rule.id}): {SIGN[one.sign]}{f' ({one.instead.id})' if one.instead else ''}"
         for one in run.findings
         if one.sign and one.status is FindingStatus.GONE and one.sign not in {ChangeSign.SETTING, ChangeSign.LOADER}
         if one.base and one.base.part_of is None
@@ -545,7 +546,8 @@ def cause_sentence(run: ComparedRun) -> str | None:
         return None
     category = max(explained.categories, key=lambda row: sign * row.delta_ns)
     how_much = "Most" if sign * category.delta_ns > MOST_SHARE * abs(explained.delta_ns) else "The largest part"
-    change = f"{how_much} of the change is {CATEGORY[category.category]}: {signed(category.delta_ns)} per step"
+    name = f"the category {CATEGORY[category.category]}"
+    change = f"{how_much} of the change is in {name}: {signed(category.delta_ns)} per step"
     if line := main_line(explained.sampled_lines, sign):
         where = line_words(line, workers_differ=workers_differ(run))
         return f"{change}. In undisturbed steps, the line with the largest change is {where}: {signed(line.delta_ns)}."

@@ -209,7 +209,7 @@ def is_noted(change: FindingChange) -> bool:
 
 def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: Detail) -> Table:
     """The status of some findings of a run."""
-    words, places = ("Status", "BASE", "HEAD"), [_where(change) for change in changes]
+    words, places = ("Status", "BASE (% of its step)", "HEAD (% of its step)"), [_where(change) for change in changes]
     where = (Column("Where", numeric=False, detail=Detail.COMMENT),) if any(places) else ()
     rows = tuple(
         (
