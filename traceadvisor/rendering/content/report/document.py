@@ -172,11 +172,11 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield Prose(line, Tone.IDENTITY, SUMMARY)
     if scope := verdict_scope(report):
         yield Prose(scope, Tone.SCOPE, SUMMARY)
-    if report.findings:
+    if report.findings and not report.findings[0].is_refuted:
         yield first_action(report)
         if quoted := first_line(report):
             yield quoted
-    elif report.recordings:
+    elif report.recordings and not report.findings:
         yield Prose(nothing_found(report), Tone.ACTION, SUMMARY)
     yield from map(measured_line, report.experiments[-1:])
     yield from _open_line(report)

@@ -179,7 +179,7 @@ def _origin(recording: Recording, number: int, *, with_origins: bool) -> Iterato
 
 def _whole(report: Report, recording: Recording) -> Iterator[Block]:
     first = first_of(report, recording.id)
-    yield from umbrella_groups(recording, first.finding.rule.title if first else None)
+    yield from umbrella_groups(recording, first.finding.rule.title if first and not first.is_refuted else None)
 
 
 def _operators(recording: Recording) -> Iterator[Block]:
