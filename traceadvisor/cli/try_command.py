@@ -100,7 +100,8 @@ def command(*, report: Path, fixes: tuple[str, ...], patch: Path | None, edit: P
             why = f"{listed}. {CHANGE_IT}." if listed else NO_FINDINGS
             raise UsageError(f"The report proposes no setting that can be tried. {why}")
         around = Surroundings("try", proposals=found, not_applicable=tuple(others.items()), trace_report=str(report))
-        run(asked, Plan(changes=changes(found)), around, read, follow_up, SETTINGS_SHARE if patch else 1.0)
+        plan = Plan(changes=changes(found), until_decided=True)
+        run(asked, plan, around, read, follow_up, SETTINGS_SHARE if patch else 1.0)
 
 
 def _measure_edit(edit: Path, asked: Asked, around: Surroundings, report: Report) -> None:
@@ -112,7 +113,7 @@ def _measure_edit(edit: Path, asked: Asked, around: Surroundings, report: Report
     with terminated_as_interrupted():
         change = Edit(edit, Plan(script=asked.words, is_module=asked.runs_module))
     try:
-        run(asked, change.plan(Plan()), around, report, change)
+        run(asked, change.plan(Plan(until_decided=True)), around, report, change)
     finally:
         change.close()
 

@@ -82,6 +82,9 @@ class Plan:
     """Values of settings that no file may show, by setting and value as shown."""
 
     most_rounds: int = MOST_ROUNDS
+    until_decided: bool = False
+    """Measure more rounds than that as long as an arm is undecided and time is left."""
+
     code: dict[str, str] = field(default_factory=dict)
     """For changed functions: the file with the new content, by file."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from traceadvisor.experiments.curves import are_precise
+from traceadvisor.experiments.curves import are_enough
 from traceadvisor.experiments.journal import (
     AnyRow,
     Begin,
@@ -87,9 +87,7 @@ class Interleaved:
 
     def _is_enough(self, experiment: Experiment) -> bool:
         rounds, arms = rounds_of(self._journal.rows, experiment.name), self._arms(experiment)
-        if len(arms) <= 2 or len(rounds) >= self._plan.most_rounds:
-            return True
-        return len(rounds) >= FEWEST_ROUNDS and are_precise(rounds, experiment.counted(arms))
+        return len(arms) <= 2 or are_enough(self._plan, rounds, experiment.counted(arms))
 
     def _arms(self, experiment: Experiment) -> list[str]:
         out = left_out(self._journal.rows, experiment.name)
