@@ -131,6 +131,10 @@ def _warn_of_another_script(report: Report, asked: Asked) -> None:
 
 def _read(path: Path) -> Report:
     from traceadvisor import api  # noqa: PLC0415  # it imports numpy
+    from traceadvisor.cli.progress_bars import reading_progress  # noqa: PLC0415  # as above
     from traceadvisor.results.report_json import read  # noqa: PLC0415
 
-    return read(path) if path.is_file() and path.name.endswith("report.json") else api.load(path)
+    if path.is_file() and path.name.endswith("report.json"):
+        return read(path)
+    with reading_progress() as progress:
+        return api.load(path, progress=progress)
