@@ -82,6 +82,7 @@ def run(  # noqa: PLR0917  # what both verbs know
         folder=str(folder.absolute()),
         deadline_s=time.monotonic() + seconds - grace_s - END_S,
         grace_s=grace_s,
+        budget_s=seconds,
         most_steps=asked.steps,
         block_s=min(max(seconds / BLOCKS, SHORTEST_BLOCK_S), LONGEST_BLOCK_S),
     ).withholding()

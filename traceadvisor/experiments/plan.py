@@ -55,6 +55,9 @@ class Plan:
     grace_s: float = LONGEST_GRACE_S
     """Time for the script to end by itself once everything is measured, or the budget is spent."""
 
+    budget_s: float = 0.0
+    """Time that the user gave for everything; 0 if unknown."""
+
     most_steps: int | None = None
     axes: tuple[Axis, ...] = ()
     switches: tuple[Axis, ...] = ()

@@ -348,12 +348,12 @@ def _line(location: Location) -> Iterator[str | Span]:
 
 
 def _place(location: Location) -> Iterator[str | Span]:
-    """``train.py:41 in main, 36 samples, most of the time in scipy/ndimage.py:7 (zoom)``."""
+    """``train.py:41 in main, 36 stack samples, most of the time in scipy/ndimage.py:7 (zoom)``."""
     yield from _line(location)
     if location.kind is PlaceKind.ONLY_CALL:
         yield ", the only call there"
     if location.samples is not None:
-        yield f", {number_of(location.samples, 'sample')}"
+        yield f", {number_of(location.samples, 'stack sample')}"
     if location.owner is not None:
         yield from (
             ", most of the time in ",
