@@ -298,3 +298,11 @@ def test_without_a_readable_file_the_exit_code_is_3(tmp_path: Path) -> None:
     assert result.exit_code == 3
     assert "a.pt.trace.json" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_the_report_of_another_run_that_is_replaced_is_named(tmp_path: Path) -> None:
+    runs = [
+        TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 10).write(tmp_path / f"{name}.pt.trace.json") for name in "ab"
+    ]
+    said = [_run(run, "-o", tmp_path / "out").stderr for run in (runs[0], runs[0], runs[1])]
+    assert ["replaced" in one for one in said] == [False, False, True]

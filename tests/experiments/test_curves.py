@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tests.experiments.building import round_of
-from traceadvisor.experiments.curves import are_precise, compared, knee, noise, points
+from traceadvisor.experiments.curves import are_enough, are_precise, compared, knee, noise, points
 from traceadvisor.experiments.journal import Round
+from traceadvisor.experiments.plan import Plan
 from traceadvisor.experiments.settings import Settings
 from traceadvisor.model.verdict import Verdict
 
@@ -100,6 +101,20 @@ def test_on_a_busy_machine_the_cpu_time_tells_whether_the_rounds_are_enough() ->
     assert not are_precise(_rounds(_PRECISE, _NOISY, 0.5), arms)
     assert not are_precise(_rounds(_NOISY, _PRECISE, 0.0), arms)
     assert are_precise(_rounds(_PRECISE, _NOISY, 0.0), arms)
+
+
+def test_an_undecided_change_is_measured_on_and_looked_at_with_twice_as_many_rounds_each_time() -> None:
+    arms = {"B": Settings.of({"fused": True})}
+    faster = [0.5, 0.6]
+
+    def enough(seconds: Sequence[float], *, until_decided: bool = True) -> bool:
+        plan = Plan(most_rounds=6, until_decided=until_decided)
+        return are_enough(plan, _rounds(seconds, seconds, 0.0), arms)
+
+    assert enough(_NOISY, until_decided=False)
+    assert not enough(_NOISY)
+    assert enough(faster * 3)
+    assert [enough(faster * pairs) for pairs in (4, 6, 9, 12)] == [False, True, False, True]
 
 
 def test_the_cpu_time_does_not_decide_where_it_tells_nothing() -> None:

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -63,11 +63,15 @@ def module(tmp_path: Path) -> Iterator[ModuleType]:
     del sys.modules[path.stem]
 
 
-def edited(folder: Path, old: str, new: str, train: Callable[[], None]) -> list[AnyRow]:
-    """The rows of a training while an edit of the module alternates."""
+def edited(folder: Path, old: str, new: str, train: Callable[[], None], others: Sequence[str] = ()) -> list[AnyRow]:
+    """The rows of a training while an edit of the module, and of other files, alternates."""
     (folder / "new.py").write_text(SOURCE.replace(old, new))
     assert (folder / "new.py").read_text() != SOURCE
     code = {str(folder / "parts_of_a_script.py"): str(folder / "new.py")}
+    for name in others:
+        (folder / "copy").mkdir(exist_ok=True)
+        (folder / "copy" / name).write_text("REACHED = 2\n")
+        code[str(folder / name)] = str(folder / "copy" / name)
     change = Change(ARM, {"patch": "my.patch"})
     return measured(plan_in(folder / "out", changes=(change,), code=code), train)
 
@@ -174,6 +178,42 @@ def test_code_that_the_process_does_not_have_is_kept_apart(tmp_path: Path, modul
     module.wait.__code__ = (lambda: None).__code__  # as a decorator or another file of the name would do
     rows = edited(tmp_path, "time.sleep(0.02)\n\ndef factor", "pass\n\ndef factor", Training().epoch)
     assert apart(rows) == [(Apart.NOT_LOADED, "wait")]
+
+
+SLEEP = "time.sleep(0.02)\n\ndef factor"
+
+
+def test_files_that_the_run_does_not_use_do_not_matter(tmp_path: Path, module: ModuleType) -> None:
+    for name in ("test_parts.py", "notes.md"):
+        (tmp_path / name).write_text("REACHED = 1\n")
+    training = Training()
+
+    def train() -> None:
+        for number, (inputs, targets) in enumerate(training.loader):
+            module.wait()
+            training.step(number, inputs, targets)
+
+    rows = edited(tmp_path, SLEEP, "pass\n\ndef factor", train, ["test_parts.py", "notes.md", "new_part.py"])
+    assert apart(rows) == []
+    assert ratios(rows)
+
+
+@pytest.mark.parametrize("name", ["notes.yaml", "new_part.py"])
+def test_a_file_that_the_run_reads_or_may_import_keeps_an_edit_apart(
+    tmp_path: Path, module: ModuleType, name: str
+) -> None:
+    assert module.wait
+    training = Training()
+    if name == "notes.yaml":
+        (tmp_path / name).write_text("as it is\n")
+
+    def train() -> None:
+        if name == "notes.yaml":
+            (tmp_path / name).read_text()
+        training.epoch()
+
+    rows = edited(tmp_path, SLEEP, "import new_part\n\ndef factor", train, [name])
+    assert apart(rows) == [(Apart.OTHER_FILE, name)]
 
 
 def test_compiled_code_is_kept_apart(tmp_path: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

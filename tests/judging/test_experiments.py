@@ -182,3 +182,36 @@ def test_the_result_of_an_axis_is_known_with_both_its_ends_or_not_at_all(tmp_pat
     (tmp_path / FILE).write_text(json.dumps(document))
     with pytest.raises(InputError, match="a knee and its two ends are known together"):
         read_experiment(tmp_path / FILE)
+
+
+SLOWER = replace(RATIO, ratio=1.2, low=1.1, high=1.3, verdict="slower")
+
+
+def test_a_fix_that_was_measured_as_slower_comes_after_the_others(tmp_path: Path) -> None:
+    before = judged()
+    report = with_experiments(before, [_written(tmp_path / "run", experiment(before, SLOWER))])
+    first, *others = before.findings
+    assert report.findings[-1].finding.rule == first.finding.rule
+    assert [row.finding.rule for row in report.findings[:-1]] == [row.finding.rule for row in others]
+    assert report.findings[0].further_saving == report.findings[0].finding.saving
+    html = page(report).decode()
+    assert "Behind findings whose fix may save time: the fix was measured as slower: the step takes 120%" in html
+    assert first.finding.rule.title not in summary(report)[0].text
+
+
+def test_a_fix_that_makes_no_difference_comes_last_if_more_was_expected(tmp_path: Path) -> None:
+    same = replace(RATIO, ratio=1.0, low=0.98, high=1.02, verdict="no difference")
+    report = with_experiments(judged(), [_written(tmp_path / "run", experiment(judged(), same))])
+    assert report.findings[-1].is_refuted
+
+
+def test_a_slower_fix_keeps_its_place_if_the_step_is_not_the_recorded_one(tmp_path: Path) -> None:
+    other = replace(experiment(judged(), SLOWER), recorded_step_ns=3e8)
+    report = with_experiments(judged(), [_written(tmp_path / "run", other)])
+    assert report.findings[0].measured
+    assert not any(row.is_refuted for row in report.findings)
+
+
+def test_the_headline_says_what_was_measured_of_the_first_fix(tmp_path: Path) -> None:
+    report = with_experiments(judged(), [_written(tmp_path / "run", experiment(judged()))])
+    assert "; measured: the step takes 59% (53% to 65%) of before." in page(report).decode()

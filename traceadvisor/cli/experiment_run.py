@@ -82,6 +82,7 @@ def run(  # noqa: PLR0917  # what both verbs know
         folder=str(folder.absolute()),
         deadline_s=time.monotonic() + seconds - grace_s - END_S,
         grace_s=grace_s,
+        budget_s=seconds,
         most_steps=asked.steps,
         block_s=min(max(seconds / BLOCKS, SHORTEST_BLOCK_S), LONGEST_BLOCK_S),
     ).withholding()
@@ -217,9 +218,7 @@ def _progress_line(plan: Plan, rows: list[AnyRow], now_s: float) -> str:
         return f"The script starts, {left}"
     done = len(rounds_of(rows, last.experiment))
     arm = _NAMES.get(last.arm, last.arm)
+    wanted = "until decided" if plan.until_decided else f"at least {FEWEST_ROUNDS}, at most {plan.most_rounds}"
     if last.experiment == "start":
         return f"The first steps, {left}"
-    return (
-        f"Measuring {last.experiment.removeprefix('set:')}, "
-        f"round {done + 1} (at least {FEWEST_ROUNDS}, at most {plan.most_rounds}), {arm}, {left}"
-    )
+    return f"Measuring {last.experiment.removeprefix('set:')}, round {done + 1} ({wanted}), {arm}, {left}"

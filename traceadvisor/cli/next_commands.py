@@ -66,7 +66,8 @@ def after_experiment(result: ExperimentResult, folder: Path, minutes: float) -> 
     times = 2 if result.base_step_ns else 4  # without a step, most of the time was the start
     more = ["--minutes", f"{times * minutes:g}", "-o", f"{folder}-longer", "--", *script]
     longer = pasted(["traceadvisor", *options, *more]) if text and tuple(script) == words else None
-    why = "on an idle machine: measure longer" if result.is_busy else "measure longer"
+    used = f"undecided after {result.seconds / 60:.1f} of {minutes:g} minutes"
+    why = f"{used}: measure longer{' on an idle machine' if result.is_busy else ''}"
     return command_lines([(longer, why)]) if longer else ()
 
 

@@ -46,6 +46,7 @@ from traceadvisor.rendering.formats import (
     Format,
     write_formats,
 )
+from traceadvisor.rendering.own_files import title_of
 from traceadvisor.text.cleaning import clean, one_line
 
 GITHUB = "github"
@@ -248,8 +249,12 @@ def _write(
         print_report(formats[names[0]], result)
     else:
         folder, named = place_of(output, names, formats)
+        before = title_of(folder / named["html"].file_name) if "html" in names else None
         written = write_formats(result, folder, [name for name in names if not FORMATS[name].is_printed], named)
         print_summary(result, list(written.paths.values()), explain_silence=explain_silence)
+        page = written.paths.get("html")
+        if page and before and (now := title_of(page)) != before:
+            tell(f"the page on {one_line(clean(now or ''))} replaced that on {one_line(clean(before))}: {page}.")
         for name in names:
             if FORMATS[name].is_printed:
                 print_report(FORMATS[name], result)

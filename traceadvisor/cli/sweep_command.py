@@ -104,6 +104,7 @@ def command(
 def _report_of(asked: Asked) -> tuple[Path | None, Report | None]:
     """The newest capture of this command, file and commit, and its report; None without one."""
     from traceadvisor import api  # noqa: PLC0415  # it imports numpy
+    from traceadvisor.cli.progress_bars import reading_progress  # noqa: PLC0415  # as above
     from traceadvisor.experiments.own_capture import own_capture  # noqa: PLC0415  # not for --help
 
     capture, reason = own_capture(asked.command, api.RUNS)
@@ -113,7 +114,8 @@ def _report_of(asked: Asked) -> tuple[Path | None, Report | None]:
         return None, None
     tell(f"reading {capture}, the newest capture of this command, for the report beside the result.")
     try:
-        return capture, api.load(capture)
+        with reading_progress() as progress:
+            return capture, api.load(capture, progress=progress)
     except TraceAdvisorError as error:
         tell(f"its report is left out: {error}")
         return None, None

@@ -100,7 +100,8 @@ def command(*, report: Path, fixes: tuple[str, ...], patch: Path | None, edit: P
             why = f"{listed}. {CHANGE_IT}." if listed else NO_FINDINGS
             raise UsageError(f"The report proposes no setting that can be tried. {why}")
         around = Surroundings("try", proposals=found, not_applicable=tuple(others.items()), trace_report=str(report))
-        run(asked, Plan(changes=changes(found)), around, read, follow_up, SETTINGS_SHARE if patch else 1.0)
+        plan = Plan(changes=changes(found), until_decided=True)
+        run(asked, plan, around, read, follow_up, SETTINGS_SHARE if patch else 1.0)
 
 
 def _measure_edit(edit: Path, asked: Asked, around: Surroundings, report: Report) -> None:
@@ -112,7 +113,7 @@ def _measure_edit(edit: Path, asked: Asked, around: Surroundings, report: Report
     with terminated_as_interrupted():
         change = Edit(edit, Plan(script=asked.words, is_module=asked.runs_module))
     try:
-        run(asked, change.plan(Plan()), around, report, change)
+        run(asked, change.plan(Plan(until_decided=True)), around, report, change)
     finally:
         change.close()
 
@@ -130,6 +131,10 @@ def _warn_of_another_script(report: Report, asked: Asked) -> None:
 
 def _read(path: Path) -> Report:
     from traceadvisor import api  # noqa: PLC0415  # it imports numpy
+    from traceadvisor.cli.progress_bars import reading_progress  # noqa: PLC0415  # as above
     from traceadvisor.results.report_json import read  # noqa: PLC0415
 
-    return read(path) if path.is_file() and path.name.endswith("report.json") else api.load(path)
+    if path.is_file() and path.name.endswith("report.json"):
+        return read(path)
+    with reading_progress() as progress:
+        return api.load(path, progress=progress)

@@ -8,10 +8,10 @@ from statistics import fmean, stdev
 from typing import TypeAlias
 
 from traceadvisor.experiments.journal import Round
-from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN
+from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
 from traceadvisor.experiments.settings import PATCH, Settings
 from traceadvisor.frozen import frozen
-from traceadvisor.model.verdict import BUSY_SHARE, NO_DIFFERENCE
+from traceadvisor.model.verdict import BUSY_SHARE, NO_DIFFERENCE, Verdict
 from traceadvisor.statistics import FEWEST_ROUNDS, Comparison, compare, student_t
 
 NEAR_THE_PEAK = NO_DIFFERENCE
@@ -62,6 +62,25 @@ def _compared(rounds: Sequence[Mapping[str, float]], arm: str) -> Comparison | N
     others = [row[SAME_AGAIN] / row[AS_IT_IS] for row in rounds if arm not in row]
     own, again, changed = ([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm))
     return compare(own, again, changed, others)
+
+
+def are_enough(plan: Plan, rounds: Sequence[Round], arms: Mapping[str, Settings]) -> bool:
+    """Whether no more rounds are needed, whatever time is left.
+
+    Verdicts are looked at with twice as many rounds each time: looks after each round find differences by chance.
+    """
+    count = len(rounds)
+    if count >= plan.most_rounds and not plan.until_decided:
+        return True
+    times, rest = divmod(count, plan.most_rounds)
+    if not rest and times.bit_count() == 1 and _are_decided(rounds, arms):
+        return True
+    return count >= FEWEST_ROUNDS and are_precise(rounds, arms)
+
+
+def _are_decided(rounds: Sequence[Round], arms: Iterable[str]) -> bool:
+    found = (compared(rounds, arm) for arm in arms)
+    return all(one is not None and one.verdict is not Verdict.INCONCLUSIVE for one in found)
 
 
 def are_precise(rounds: Sequence[Round], arms: Mapping[str, Settings]) -> bool:

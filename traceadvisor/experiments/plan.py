@@ -55,6 +55,9 @@ class Plan:
     grace_s: float = LONGEST_GRACE_S
     """Time for the script to end by itself once everything is measured, or the budget is spent."""
 
+    budget_s: float = 0.0
+    """Time that the user gave for everything; 0 if unknown."""
+
     most_steps: int | None = None
     axes: tuple[Axis, ...] = ()
     switches: tuple[Axis, ...] = ()
@@ -82,6 +85,9 @@ class Plan:
     """Values of settings that no file may show, by setting and value as shown."""
 
     most_rounds: int = MOST_ROUNDS
+    until_decided: bool = False
+    """Measure more rounds than that as long as an arm is undecided and time is left."""
+
     code: dict[str, str] = field(default_factory=dict)
     """For changed functions: the file with the new content, by file."""
 

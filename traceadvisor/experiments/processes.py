@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from traceadvisor.experiments.curves import are_precise
+from traceadvisor.experiments.curves import are_enough
 from traceadvisor.experiments.journal import (
     AnyRow,
     Begin,
@@ -41,6 +41,12 @@ NO_LOOP = (
     f"no training loop was found. TraceAdvisor looks for {STEPS_TO_FIND} steps of a torch optimizer "
     "in the main thread of the script's own process"
 )
+RESERVE = 1.2
+"""Factor on the estimated time of rounds: the longest process so far tells later ones roughly."""
+
+CUT_TIMES = 2.0
+"""Assumed length of a process that the end of the time cut off, over what it had."""
+
 BLOCK_S = 1.5
 """Time of the measured steps of a process, at least."""
 
@@ -56,11 +62,12 @@ class Interleaved:
         self._chance = chance or random.Random()  # noqa: S311  # orders are no secret
         self._journal = Journal(plan.journal)
         self._number = 0
-        self._longest_s = 0.0
+        self._longest_s = self._given_s = 0.0
 
     def measure(self) -> str | None:
         """Run rounds until they are enough; returns why less was measured than planned."""
         experiment = in_processes(self._plan)
+        self._given_s = max(self._plan.deadline_s - time.monotonic(), 0.0)
         while not self._is_enough(experiment):
             if time.monotonic() + self._round_s(experiment) > self._plan.deadline_s:
                 return self._spent(experiment)
@@ -74,11 +81,13 @@ class Interleaved:
         return self._longest_s * len(self._arms(experiment))
 
     def _spent(self, experiment: Experiment) -> str:
-        """The time that is still needed."""
+        """The time that is needed for everything: these processes may have a part of it, such as half."""
         done = len(rounds_of(self._journal.rows, experiment.name))
         if done >= FEWEST_ROUNDS:
             return "The budget was spent. Raise --minutes to measure more."
-        minutes = math.ceil((FEWEST_ROUNDS * self._round_s(experiment) + LONGEST_GRACE_S) / 60)
+        needed_s = RESERVE * FEWEST_ROUNDS * self._round_s(experiment) + LONGEST_GRACE_S
+        times = self._plan.budget_s / self._given_s if self._given_s else 1.0
+        minutes = math.ceil(needed_s * max(times, 1.0) / 60)
         return (
             f"The time was too short: {done} of at least {FEWEST_ROUNDS} rounds were measured. "
             f"A round has {len(self._arms(experiment))} processes of about {self._longest_s:.0f} s: "
@@ -87,9 +96,7 @@ class Interleaved:
 
     def _is_enough(self, experiment: Experiment) -> bool:
         rounds, arms = rounds_of(self._journal.rows, experiment.name), self._arms(experiment)
-        if len(arms) <= 2 or len(rounds) >= self._plan.most_rounds:
-            return True
-        return len(rounds) >= FEWEST_ROUNDS and are_precise(rounds, experiment.counted(arms))
+        return len(arms) <= 2 or are_enough(self._plan, rounds, experiment.counted(arms))
 
     def _arms(self, experiment: Experiment) -> list[str]:
         out = left_out(self._journal.rows, experiment.name)
@@ -143,7 +150,9 @@ class Interleaved:
             plan = replace(plan, copy=plan.copies[arm], script=(copied(copy, plan.script[0]), *plan.script[1:]))
         begin_s = time.monotonic()
         code = self._run(plan, variables)
-        self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
+        end_s = time.monotonic()
+        is_cut = end_s > self._plan.deadline_s
+        self._longest_s = max(self._longest_s, (end_s - begin_s) * (CUT_TIMES if is_cut else 1.0))
         return code, read(plan.journal)
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from traceadvisor.errors import InputError
-from traceadvisor.model.experiment import FILE, ExperimentResult, MeasuredFix
+from traceadvisor.model.experiment import FILE, ExperimentResult, MeasuredFix, MeasuredRatio
+from traceadvisor.model.findings import Severity
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.report import RecordedFinding, Recording, RecordingNote, Report
+from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, RecordingNote, Report
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.statistics import FEWEST_ROUNDS
 
 MOST_FOUND = 20
@@ -21,8 +23,8 @@ SAME_START_NS = 1_000_000
 """Two recordings of one start are the same one. A written start is rounded by less."""
 
 Case = TypeVar("Case", bound=RecordedFinding)
-Measured = Mapping[tuple[str, str, str], MeasuredFix]
-"""By recording, rule and proposed code."""
+Measured = Mapping[tuple[str, str, str], tuple[MeasuredFix, bool]]
+"""By recording, rule and proposed code: the measurement, and whether its step was about that of the recording."""
 
 
 def with_experiments(report: Report, paths: Sequence[Path], within: Sequence[Path] = ()) -> Report:
@@ -64,14 +66,26 @@ def _read(file: Path) -> ExperimentResult:
 def with_results(report: Report, found: Sequence[ExperimentResult]) -> Report:
     """The report with these experiments, and with what they measured for each finding."""
     measured = _measured_fixes(found, report.recordings)
-    return replace(
-        report,
-        findings=tuple(
-            replace(_with(row, measured), by_recording=tuple(_with(case, measured) for case in row.by_recording))
-            for row in report.findings
-        ),
-        experiments=tuple(found),
-    )
+    rows = [
+        replace(_with(row, measured), by_recording=tuple(_with(case, measured) for case in row.by_recording))
+        for row in report.findings
+    ]
+    return replace(report, findings=tuple(_in_order(rows)), experiments=tuple(found))
+
+
+def _in_order(rows: Sequence[RankedFinding]) -> list[RankedFinding]:
+    """The findings whose fix was refuted after the others.
+
+    What one of the others adds to a refuted fix above it, it surely adds without that fix, too; the first one of a
+    recording saves what it saves alone.
+    """
+    refuted = [row for row in rows if row.is_refuted]
+    kept: list[RankedFinding] = []
+    for row in rows if refuted else ():
+        if not row.is_refuted:
+            is_first = not any(set(one.recording_ids) & set(row.recording_ids) for one in kept)
+            kept.append(replace(row, further_saving=row.finding.saving) if is_first else row)
+    return [*kept, *refuted] if refuted else list(rows)
 
 
 def is_of(result: ExperimentResult, recordings: Iterable[Recording], *, is_given: bool) -> bool:
@@ -95,12 +109,12 @@ def _measured_fixes(experiments: Iterable[ExperimentResult], recordings: Sequenc
     An experiment of unknown start is about all recordings if they are of one run, and else about none.
     """
     of_one_run = recordings if len({one.run for one in recordings}) == 1 else ()
-    measured: dict[tuple[str, str, str], MeasuredFix] = {}
+    measured: dict[tuple[str, str, str], tuple[MeasuredFix, bool]] = {}
     for result in experiments:
         same = _of_same_start(result, recordings)
         for row in result.ledger:
             if row.change and row.measured and not row.problem and row.measured.rounds >= FEWEST_ROUNDS:
-                fix = MeasuredFix(settings=row.settings, measured=row.measured)
+                fix = MeasuredFix(settings=row.settings, measured=row.measured), result.is_as_recorded is not False
                 measured |= {(one.id, row.fix, row.change): fix for one in (of_one_run if same is None else same)}
     return measured
 
@@ -108,7 +122,16 @@ def _measured_fixes(experiments: Iterable[ExperimentResult], recordings: Sequenc
 def _with(case: Case, measured: Measured) -> Case:
     rule, change = case.finding.rule.id, case.finding.fix.change or ""
     found = (measured.get((recording, rule, change)) for recording in case.recording_ids)
-    return replace(case, measured=next((one for one in found if one), None))
+    fix, is_as_recorded = next((one for one in found if one), (None, False))
+    if fix is None or not is_as_recorded or not _refutes(fix.measured, case.saving_share):
+        return replace(case, measured=fix)
+    return replace(case, measured=fix, is_refuted=True, severity=Severity.LOW, worth=None)
+
+
+def _refutes(found: MeasuredRatio, expected_share: float) -> bool:
+    """Whether a step is slower, outside of noise, or no different although more than that was expected."""
+    is_same = found.verdict == Verdict.NO_DIFFERENCE.value and expected_share > 1 - found.low
+    return found.verdict == Verdict.SLOWER.value or is_same
 
 
 def _experiments_at(paths: Iterable[Path], within: Sequence[Path]) -> tuple[Path, ...]:

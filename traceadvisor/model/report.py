@@ -503,6 +503,10 @@ class RecordedFinding:
     measured: MeasuredFix | None = None
     """Measurement of the fix by `try` or `sweep`; None if neither measured it."""
 
+    is_refuted: bool = False
+    """Whether that shows, on the recorded code and machine, that the fix saves less than expected: the step is slower,
+    or no different. It then comes after all other findings."""
+
     of_window: bool = False
     """Whether the saving is one of the whole recording, because no steps were found in it."""
 

@@ -191,7 +191,7 @@ def recording_verdict(
         missing = "iteration" if is_inference else "training step"
         sentences.append(f"No complete {missing} was recorded, so there is no step time to report.")
     if mean is not None and is_timed:
-        if first is None or not first.finding.saving.high_ns:
+        if first is None or first.is_refuted or not first.finding.saving.high_ns:
             sentences.append(_time_verdict(recording, mean))
         if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
             sentences.append(missing_device)
@@ -298,7 +298,7 @@ def _other_loss(report: Report, recording: Recording) -> str | None:
         further(case).high_ns / case.step_ns
         for row in report.findings
         for case in row.by_recording or (row,)
-        if recording.id in case.recording_ids and case.step_ns
+        if recording.id in case.recording_ids and case.step_ns and not case.is_refuted
     )
     if lost < max(WORTH_NAMING_SHARE, 2 * reached):
         return None

@@ -134,7 +134,7 @@ def origins_table(recording: Recording) -> Table:
         for name, part in parts
         if part.row.total_ns >= LEAST_ROW * whole_ns
     ]
-    return Table("Origins of the step's time", columns, tuple(rows), OPEN_ROWS, Layout.WIDE, is_sortable=True)
+    return Table("Origins of the step's time", columns, tuple(rows), OPEN_ROWS, Layout.STACKED, is_sortable=True)
 
 
 def finding_fold(origins: Origins | None) -> Fold | None:
@@ -147,7 +147,7 @@ def finding_fold(origins: Origins | None) -> Fold | None:
     figures = (origins.total_ns, origins.step_count)
     parts = sorted(origin_parts(origins), key=lambda part: -part.row.total_ns)
     rows = ((part.cell, Cell(part.view), *_figures(part.row, *figures)) for part in parts)
-    table = Table("Origins of this time", columns, tuple(rows), is_sortable=True)
+    table = Table("Origins of this time", columns, tuple(rows), layout=Layout.STACKED, is_sortable=True)
     return Fold(f"Where this time comes from{mostly}", (table,), look=FoldLook.ORIGIN)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import stat
@@ -44,6 +45,15 @@ def is_own_file(path: Path) -> bool:
     if begin.startswith(b"["):
         return _CODE_QUALITY.match(begin) is not None
     return any(form.match(begin) for form in _BEGINNINGS)
+
+
+def title_of(page: Path) -> str | None:
+    """The title of a page that TraceAdvisor wrote, such as the name of its run; None if there is none."""
+    with suppress(OSError):
+        begin = _ends(page)[0]
+        found = re.search(rb"<title>(.{1,500}?)</title>", begin, re.DOTALL) if is_own_file(page) else None
+        return html.unescape(found[1].decode(errors="replace")).removesuffix(" · TraceAdvisor") if found else None
+    return None
 
 
 def remove_stale_parts(path: Path, now_s: float | None = None) -> None:

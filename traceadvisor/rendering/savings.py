@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.experiment import MeasuredRatio
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.model.saving import LEAST_NS, Doubt
-from traceadvisor.rendering.units import duration, money, number_of, percent
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.rendering.units import duration, money, number_of, percent, whole_percent
 from traceadvisor.rendering.words import DOUBT, reason_words
-from traceadvisor.text.ranges import between
+from traceadvisor.text.ranges import around, between
 
 SCALED_SHARE = 0.05
 """Difference between recorded and undisturbed steps from which evidence and savings visibly differ."""
@@ -151,6 +153,8 @@ def effect_words(row: RecordedFinding, noun: str) -> str:
     ``noun``: what was repeated, such as ``step``, or :data:`RECORDING`.
     """
     saving = row.finding.saving
+    if row.is_refuted:
+        return refuted_words(row)
     if saves_nothing(saving):
         return "the fix frees memory or prevents errors; no speed-up"
     verb = "this" if saving.is_of_place else "the fix may save" if saving.is_limit else "the fix saves"
@@ -158,7 +162,28 @@ def effect_words(row: RecordedFinding, noun: str) -> str:
         return f"{verb} {run_words(saving, row.saving_share, of_inference=row.of_inference)}"
     whole = f"the {noun}" if row.step_ns is None or noun == RECORDING else f"{duration(row.step_ns)} per {noun}"
     share = _share_with_range(saving, row.saving_share, wide_only=False)
-    return f"{verb} {_takes(saving)}{_amount(saving)} of {whole} ({share})"
+    return f"{verb} {_takes(saving)}{_amount(saving)} of {whole} ({share}){_measured_words(row)}"
+
+
+def refuted_words(row: RecordedFinding) -> str:
+    """``the fix was measured as slower: the step takes 108% (103% to 112%) of before``."""
+    found = row.measured.measured if row.measured else None
+    if found is None:
+        return "measured as no faster"
+    verdict = "slower" if found.verdict == Verdict.SLOWER.value else "no faster"
+    return f"the fix was measured as {verdict}: the step takes {_step_with_fix(found)} of before"
+
+
+def _measured_words(row: RecordedFinding) -> str:
+    """The measured step behind the predicted one; empty if it was not measured, or noise hides it."""
+    found = row.measured.measured if row.measured else None
+    if found is None or found.verdict == Verdict.INCONCLUSIVE.value:
+        return ""
+    return f"; measured: the step takes {_step_with_fix(found)} of before"
+
+
+def _step_with_fix(found: MeasuredRatio) -> str:
+    return around(*(whole_percent(end) for end in (found.ratio, found.low, found.high)))
 
 
 def saved_share(saving: Estimate, expected_share: float) -> str:
@@ -240,8 +265,10 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
                 counts[recording_id] = counts.get(recording_id, 0) + is_simulated
     if any(further(case).is_of_place for row in report.findings for case in (row.by_recording or (row,))):
         return (f"{NO_PREDICTION}: {DOUBT[Doubt.CONDITIONS]}.",)
-    if is_too_wide(report.findings):
-        return (f"{NO_PREDICTION}: the ranges of the savings above are too wide.",)
+    if any(row.is_refuted for row in report.findings) or is_too_wide(report.findings):
+        is_measured = any(row.is_refuted for row in report.findings)
+        why = "a fix saves less than simulated" if is_measured else "the ranges of the savings above are too wide"
+        return (f"{NO_PREDICTION}: {why}.",)
     sentences = [
         _joint_sentence(recording.id, recording.replay.joint_step_ns, recording.step_now_ns, counts[recording.id])
         for recording in report.recordings

@@ -318,12 +318,16 @@ def test_the_difference_of_two_programs_is_folded(program: OtherProgram | None) 
 @pytest.mark.parametrize("head_ms", [pytest.param(112, id="not shown"), pytest.param(186, id="likely")])
 def test_a_change_that_is_not_shown_ends_with_commands_that_settle_it(head_ms: float) -> None:
     shown = [line.text.strip() for line in lines(comparison_document(compare(captures(100), captures(head_ms))))]
-    at = shown.index("Captures that settle it:")
-    assert shown[at + 2 : at + 7] == [
+    at = shown.index("Captures that settle it, in turn:")
+    assert shown[at + 2 : at + 11] == [
         "# with the code of BASE:",
-        "for i in 2 3; do traceadvisor capture -o runs/train-$i -- train.py; done",
+        "traceadvisor capture -o runs/train-2 -- train.py",
         "# with the code of HEAD:",
-        "for i in 2 3; do traceadvisor capture -o runs/train-$i -- train.py; done",
+        "traceadvisor capture -o runs/train-2 -- train.py",
+        "# with the code of BASE:",
+        "traceadvisor capture -o runs/train-3 -- train.py",
+        "# with the code of HEAD:",
+        "traceadvisor capture -o runs/train-3 -- train.py",
         "traceadvisor compare --base runs/train --base runs/train-2 --base runs/train-3 "
         "runs/train runs/train-2 runs/train-3",
     ]
@@ -333,7 +337,7 @@ def test_a_change_that_is_not_shown_ends_with_commands_that_settle_it(head_ms: f
 def test_words_of_a_command_to_paste_are_quoted(word: str) -> None:
     sides = ([report(recording(undisturbed_ms=ms, command=["train.py", word]))] for ms in (100.0, 112.0))
     comparison = compare(*sides)
-    assert f"-- train.py '{word}'; done" in (settling_commands(comparison, comparison.runs[0]) or "")
+    assert f"-- train.py '{word}'\n" in (settling_commands(comparison, comparison.runs[0]) or "")
     assert markdown_page(markdown.write(comparison_document(comparison)).decode()).elements["pre"] == 1
 
 

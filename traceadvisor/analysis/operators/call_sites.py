@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.innermost import Course, ThreadCalls, positions_by
+from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.source_files import FRAME, at_line, is_library
 from traceadvisor.analysis.operators.stacks import Stacks
-from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.operators.tree import OperatorTree, nearest_around
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, taken
 from traceadvisor.model.events import NONE
@@ -52,20 +54,6 @@ def _named(location: Location) -> str:
     return f"{location.function} ({location.file}:{location.line})"
 
 
-@frozen
-class _Site:
-    """A user function and what it calls; both are name numbers, NONE without one."""
-
-    function: int = NONE
-    callee: int = NONE
-    line: int = NONE
-    """Row of :attr:`Trace.texts`: the line of the call; NONE if not recorded."""
-
-    is_left_out: bool = False
-    is_kept: bool = False
-    """Whether all that it calls counts, up to the next user function."""
-
-
 @frozen(eq=False)
 class LeftOut:
     """Calls whose time is none of the user function that makes them, nor is the time of what they call."""
@@ -82,14 +70,50 @@ class LeftOut:
     kept_ns: frozenset[int]
     """Starts of calls that always count, with all that they call."""
 
-    def holds(self, name: str, start_ns: int, end_ns: int) -> bool:
-        """Return whether a call is left out."""
-        if self.always.match(name):
-            return True
-        if not self.computing.match(name):
-            return False
-        first, after = np.searchsorted(self.starts_ns, (start_ns, end_ns))
-        return bool(after > first)
+    def holds(self, calls: _Calls, names: Sequence[str]) -> Mask:
+        """Return which calls are left out.
+
+        ``names``: texts of the name numbers.
+        """
+        by_name = np.zeros((2, len(names)), dtype=np.bool_)
+        for number in np.unique(calls.name).tolist():
+            by_name[:, number] = [bool(one.match(names[number])) for one in (self.always, self.computing)]
+        always, computing = by_name[:, calls.name]
+        first, after = (self.starts_ns.searchsorted(ends) for ends in (calls.start_ns, calls.end_ns))
+        left_out: Mask = always | (computing & (after > first))
+        return left_out
+
+    def keeps(self, calls: _Calls) -> Mask:
+        """Return which calls always count."""
+        return np.isin(calls.start_ns, np.array(sorted(self.kept_ns), dtype=np.int64))
+
+
+@frozen(eq=False)
+class _Calls:
+    """Python calls of one thread that overlap some spans, arrays of shape ``(n,)``."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Int64
+    line: Int64
+    around: Int64
+    """The call that each one began in; NONE without one."""
+
+    course: Course
+
+    @staticmethod
+    def of(trace: Trace, thread: int, spans: SpanSet) -> _Calls:
+        """Those of a trace."""
+        calls = trace.python_calls
+        chosen = np.flatnonzero((calls.thread == thread) & _overlaps(spans, calls.start_ns, calls.end_ns))
+        starts_ns, ends_ns = calls.start_ns[chosen], calls.end_ns[chosen]
+        of_thread = ThreadCalls(starts_ns, ends_ns, calls.thread[chosen])
+        name, line = (column[chosen].astype(np.int64) for column in (calls.name_id, calls.call_from))
+        return _Calls(starts_ns, ends_ns, name, line, of_thread.around(), of_thread.course(thread))
+
+    def nearest(self, wanted: Mask) -> Int64:
+        """The nearest of some calls, itself or around it, for each call; NONE without one."""
+        return nearest_around(self.around, wanted)
 
 
 def call_sites(
@@ -109,59 +133,44 @@ def call_sites(
 
 def _from_python_calls(trace: Trace, thread: int, spans: SpanSet, without: LeftOut | None) -> list[CallSite]:
     """Use the innermost call of a user function, and the call that it makes."""
-    segments: dict[tuple[Location, str | None], list[tuple[int, int]]] = {}
-    locations: dict[int, Location | None] = {}
-    lines: dict[tuple[int, int], Location] = {}
-    for site, start, end in _segments(trace, thread, spans, locations, without):
-        location = locations.get(site.function)
-        if location and not site.is_left_out:
-            callee = None if site.callee == NONE else _NOT_SHOWN.sub("", trace.names[site.callee])
-            key = site.function, site.line
-            if key not in lines:
-                lines[key] = location if site.line == NONE else at_line(location, trace.texts[site.line])
-            segments.setdefault((lines[key], callee), []).append((start, end))
+    calls = _Calls.of(trace, thread, spans)
+    found = {name: _of_user(trace.names[name], trace.own_code) for name in np.unique(calls.name).tolist()}
+    is_user = np.isin(calls.name, [name for name, place in found.items() if place])
+    user = calls.nearest(is_user)
+    first = np.where(is_user, NONE, calls.nearest((calls.around != NONE) & np.append(is_user, [False])[calls.around]))
+    begins, ends, inner = calls.course.bounds_ns[:-1], calls.course.bounds_ns[1:], calls.course.calls[:-1]
+    counts = (inner != NONE) & (np.append(user, [NONE])[inner] != NONE) & _overlaps(spans, begins, ends)
+    if without:
+        counts &= ~np.append(_left_out(calls, is_user, user, without, trace.names), [False])[inner]
+    begins, ends, inner = begins[counts], ends[counts], inner[counts].astype(np.int64)
+    called = first[inner]
+    function, callee, line = (
+        np.append(column, [NONE])[rows]
+        for column, rows in ((calls.name, user[inner]), (calls.name, called), (calls.line, called))
+    )
+    places: dict[tuple[Location, str | None], list[Int64]] = {}
+    number, example = numbered(function, callee, line)
+    for one, rows in positions_by(number).items():
+        at = example[one]
+        location, name = found[int(function[at])], int(callee[at])
+        assert location  # noqa: S101  # it is a user function
+        if line[at] != NONE:
+            location = at_line(location, trace.texts[int(line[at])])
+        label = None if name == NONE else _NOT_SHOWN.sub("", trace.names[name])
+        places.setdefault((location, label), []).append(rows)
     return [
-        CallSite((location,), callee, inside)
-        for (location, callee), pieces in segments.items()
-        if (inside := SpanSet.of(*pieces) & spans)
+        CallSite((location,), label, inside)
+        for (location, label), some in sorted(places.items(), key=lambda item: min(int(one[0]) for one in item[1]))
+        if (inside := SpanSet.union_of(begins[rows := np.concatenate(some)], ends[rows]) & spans)
     ]
 
 
-def _segments(
-    trace: Trace,
-    thread: int,
-    spans: SpanSet,
-    locations: dict[int, Location | None],
-    without: LeftOut | None,
-) -> Iterator[tuple[_Site, int, int]]:
-    """Split the thread's time where calls begin or end; only calls that overlap the spans count."""
-    calls = trace.python_calls
-    chosen = np.flatnonzero((calls.thread == thread) & _overlaps(spans, calls.start_ns, calls.end_ns))
-    chosen = chosen[np.lexsort((-calls.end_ns[chosen], calls.start_ns[chosen]))]
-    open_: list[tuple[int, _Site]] = []
-    since = 0
-    columns = (calls.start_ns, calls.end_ns, calls.name_id, calls.call_from)
-    for start, end, name, line in zip(*(column[chosen].tolist() for column in columns), strict=True):
-        while open_ and open_[-1][0] <= start:
-            until, site = open_.pop()
-            yield site, since, until
-            since = max(since, until)
-        outer = open_[-1][1] if open_ else _Site()
-        yield outer, since, start
-        since = start
-        if name not in locations:
-            locations[name] = _of_user(trace.names[name], trace.own_code)
-        if locations[name]:
-            open_.append((end, _Site(name)))
-        else:
-            callee, at = (name, line) if outer.callee == NONE else (outer.callee, outer.line)
-            kept = outer.is_kept or (without is not None and start in without.kept_ns)
-            left_out = outer.is_left_out or (without is not None and without.holds(trace.names[name], start, end))
-            open_.append((end, _Site(outer.function, callee, at, left_out and not kept, kept)))
-    while open_:
-        until, site = open_.pop()
-        yield site, since, until
-        since = max(since, until)
+def _left_out(calls: _Calls, is_user: Mask, user: Int64, without: LeftOut, names: Sequence[str]) -> Mask:
+    """Calls that are left out, or that one makes which is, up to the next user function and to a kept call."""
+    held, kept = (calls.nearest(chosen & ~is_user) for chosen in (without.holds(calls, names), without.keeps(calls)))
+    is_held, is_kept = ((near != NONE) & (np.append(user, [NONE])[near] == user) & ~is_user for near in (held, kept))
+    left_out: Mask = is_held & ~is_kept
+    return left_out
 
 
 def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:

@@ -11,6 +11,7 @@ import torch
 
 from traceadvisor.errors import named
 from traceadvisor.experiments.inside.cpu_watch import CpuWatch
+from traceadvisor.experiments.inside.edited import Edited, ReadFiles
 from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWatch
 from traceadvisor.experiments.inside.loop import Found, devices_of
 from traceadvisor.experiments.inside.memory import MemoryUse, PeakMemory
@@ -79,8 +80,10 @@ class Block:
 class Blocks:
     """The blocks of one training loop."""
 
-    def __init__(self, plan: Plan, found: Found, *, steps: int, now_s: Callable[[], float]) -> None:
-        """``steps``: batches that earlier processes took."""
+    def __init__(
+        self, plan: Plan, found: Found, *, steps: int, now_s: Callable[[], float], read: ReadFiles | None = None
+    ) -> None:
+        """``steps``: batches that earlier processes took. ``read``: files of an edit that this process reads."""
         self._plan, self._found, self.now_s = plan, found, now_s
         self._devices = devices_of(found)
         self.device = self._devices[0]
@@ -94,9 +97,8 @@ class Blocks:
         names += [name for change in plan.changes for name in change.settings]
         names += list(plan.arm or {})
         variables = [name for name in names if name.startswith(VARIABLE)]
-        self.switches = Switches(
-            found, self.device, variables, plan.real, is_alone=plan.arm is not None, code=plan.code
-        )
+        edited = Edited(plan.code, found, read) if plan.code else None
+        self.switches = Switches(found, self.device, variables, plan.real, is_alone=plan.arm is not None, edited=edited)
         self.loader = found.loader
         self.is_unfed = self.loader is None
         self.ahead = max(found.fetched - found.backwards, 0) if found.backwards and not self.is_unfed else 0

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import torch._dynamo.config
 
 from traceadvisor.errors import named
-from traceadvisor.experiments.curves import are_precise
+from traceadvisor.experiments.curves import are_enough
 from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, NoStepError, OutOfBudgetError
-from traceadvisor.experiments.inside.edited import loaded_elsewhere
+from traceadvisor.experiments.inside.edited import ReadFiles, loaded_elsewhere
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.global_flags import set_at_start
 from traceadvisor.experiments.inside.guard import LossGuard, WeightGuard, finite, saved_state
@@ -77,6 +77,7 @@ class Conductor:
         self._blocks: Blocks
         self._is_leading = False
         self._lost_once: set[tuple[str, str]] = set()
+        self._read = ReadFiles(plan.code)
         set_at_start(plan.arm or {})
         self.watcher = LoopWatcher(self._begin, self._asked)
         self.watcher.disturbed = self.disturbed
@@ -107,7 +108,7 @@ class Conductor:
     def _begin(self, found: Found) -> Iterator[Any]:
         self._found = found
         steps = sum(row.steps for row in self._journal.rows if isinstance(row, Round))
-        self._blocks = Blocks(self._plan, found, steps=steps, now_s=self._now_s)
+        self._blocks = Blocks(self._plan, found, steps=steps, now_s=self._now_s, read=self._read)
         self._trial = _Trial(self._blocks)
         self._is_leading = True
         self._guard = LossGuard(found, self.watcher)
@@ -145,6 +146,9 @@ class Conductor:
             self._blocks.switches.switch(Settings())
 
     def _end(self, reason: str, detail: str = "") -> None:
+        edited = self._blocks.switches.edited
+        if edited and not edited.apart and edited.uses_other():
+            self._note_apart()
         if problem := self._found.schedule_problem:
             text = f"The learning-rate schedule refused a step, which was skipped: {problem}."
             self._journal.add(Note(text))
@@ -232,16 +236,15 @@ class Conductor:
             self._journal.add(Void(experiment.name, max(others, key=is_slower), reason, for_time=True))
 
     def _is_enough(self, experiment: Experiment, spent_s: float, longest_s: float) -> bool:
-        """Whether no more rounds are needed or affordable. It looks at widths only, never at the size of an effect."""
+        """Whether no more rounds are needed or affordable."""
         rounds = rounds_of(self._journal.rows, experiment.name)
         arms = self._arms(experiment)
         if len(arms) <= 2:
             return True
         if len(rounds) < FEWEST_ROUNDS:
             return False
-        if len(rounds) >= self._plan.most_rounds or spent_s + longest_s > self._blocks.share_s:
-            return True
-        return are_precise(rounds, experiment.counted(arms))
+        is_spent = spent_s + longest_s > self._blocks.share_s
+        return is_spent or are_enough(self._plan, rounds, experiment.counted(arms))
 
     def _arms(self, experiment: Experiment) -> list[str]:
         """The arms that still count. Where a batch size runs out of memory, larger ones do not either."""

@@ -8,6 +8,7 @@ import gc
 import mmap
 import multiprocessing
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from torch._dynamo.utils import counters
 
 from traceadvisor.experiments.inside.evidence import Switch, Witness
 from traceadvisor.experiments.inside.loop import Found
-from traceadvisor.experiments.patching.functions import ChangedFunction, KeptApart, changed_functions, code_of
+from traceadvisor.experiments.patching.functions import ChangedFunction, KeptApart, changed_in, code_of
 from traceadvisor.experiments.settings import Value
 from traceadvisor.frozen import frozen
 from traceadvisor.model.patch import Apart
@@ -41,23 +42,25 @@ class _Function:
 class Edited(Switch):
     """The functions of an edit. Every reference to them gets the other code, because it is put into the functions."""
 
-    def __init__(self, code: Mapping[str, str], found: Found) -> None:
-        """``code``: the file with the new content, by file."""
-        self._code, self._found = code, found
+    def __init__(self, code: Mapping[str, str], found: Found, read: ReadFiles | None = None) -> None:
+        """``code``: the file with the new content, by file. ``read``: the files among these that this process reads."""
+        self._code, self._found, self._read = code, found, read
         self._functions: list[_Function] = []
         self._called = mmap.mmap(-1, mmap.PAGESIZE)  # shared with forked loader workers
         self._is_tried = False
+        self._loaded = frozenset(_loaded(code))
         self.apart: KeptApart | None = None
         """Why the edit cannot alternate here."""
 
     def unavailable(self) -> str | None:
         """All functions must be there, and none may run for the whole training."""
         try:
-            self._functions = [one for file, new in self._code.items() for one in _functions(file, new)]
+            self._functions = [one for file, new in _loaded(self._code).items() for one in _functions(file, new)]
             self._check()
         except KeptApart as reason:
             self.apart = reason
-            return f"{reason.reason.value} ({reason.at})"
+        if problem := self.uses_other():
+            return problem
         setattr(builtins, _CALLED, self._note)
         return None
 
@@ -72,9 +75,23 @@ class Edited(Switch):
         """One of the functions must have been called, in this process or in a loader worker."""
         self._is_tried = True
         if any(self._called[place] for place in range(len(self._functions))):
-            return None
+            return self.uses_other()
         self.apart = KeptApart(Apart.NOT_CALLED, self._functions[0].name)
         return "no step called the changed functions"
+
+    def uses_other(self) -> str | None:
+        """Why the edit cannot alternate after all: this run uses a file of it that is none of the loaded modules."""
+        if not self.apart and (used := self._used_other()):
+            self.apart = KeptApart(Apart.OTHER_FILE, Path(used).name)
+        return f"{self.apart.reason.value} ({self.apart.at})" if self.apart else None
+
+    def _used_other(self) -> str | None:
+        """A file that was read, or loaded later, or is new and named by what is loaded."""
+        loaded = _loaded(self._code)
+        read = self._read.found() if self._read else []
+        text = "\n".join(Path(self._code[name]).read_text("utf-8", "replace") for name in loaded)
+        new = [name for name in self._code if not Path(name).is_file() and _is_named(Path(name), text)]
+        return next(iter([*(loaded.keys() - self._loaded), *read, *new]), None)
 
     def _note(self, place: int) -> None:
         self._called[place] = 1
@@ -93,6 +110,40 @@ class Edited(Switch):
             raise KeptApart(Apart.COMPILED, self._functions[0].name)
 
 
+class ReadFiles:
+    """The files of an edit, other than Python, that this process or a forked loader worker opens from now on."""
+
+    def __init__(self, code: Mapping[str, str]) -> None:
+        """``code``: the file with the new content, by file."""
+        others = [file for file in code if not file.endswith(".py")]
+        self._places = {os.path.realpath(file): place for place, file in enumerate(others)}
+        self._opened = mmap.mmap(-1, max(len(others), 1))
+        if others:
+            sys.addaudithook(self._hear)
+
+    def found(self) -> list[str]:
+        """Those that were opened."""
+        return [file for file, place in self._places.items() if self._opened[place]]
+
+    def _hear(self, event: str, args: tuple[object, ...]) -> None:
+        if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
+            place = self._places.get(os.path.realpath(os.fsdecode(args[0])))
+            if place is not None:
+                self._opened[place] = 1
+
+
+def _loaded(code: Mapping[str, str]) -> dict[str, str]:
+    """The part of an edit whose files are modules of this process."""
+    files = {os.path.realpath(str(getattr(one, "__file__", None))) for one in list(sys.modules.values())}
+    return {file: new for file, new in code.items() if os.path.realpath(file) in files}
+
+
+def _is_named(new: Path, text: str) -> bool:
+    """Whether code may import a new file."""
+    name = new.parent.name if new.stem == "__init__" else new.stem
+    return new.suffix == ".py" and re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
 def _frames() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -102,8 +153,8 @@ def _frames() -> Iterator[FrameType]:
 
 def _functions(file: str, new: str) -> Iterator[_Function]:
     """The changed functions of a file, as this process has them."""
+    changed = changed_in(Path(file), Path(new))
     before, after = Path(file).read_bytes(), Path(new).read_bytes()
-    changed = changed_functions(before, after, file)
     watched = ast.parse(after)
     for place, one in enumerate(changed):
         _tell(watched, one, place)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -68,11 +67,11 @@ class Switches:
         real: Callable[[Settings], Settings] = lambda shown: shown,
         *,
         is_alone: bool = False,
-        code: Mapping[str, str] = MappingProxyType({}),
+        edited: Edited | None = None,
     ) -> None:
         """``real``: the settings to put in force for those that files may show.
 
-        ``is_alone``: no other arm is measured in this process. ``code``: new contents of files, for changed functions.
+        ``is_alone``: no other arm is measured in this process. ``edited``: changed functions.
         """
         device, self._real = torch.device(device), real
         made: dict[str, Callable[[], Switch]] = {
@@ -97,7 +96,7 @@ class Switches:
             self._unavailable |= dict.fromkeys((*on_gpu, "pin_memory"), "the script uses no GPU")
         if found.loader is None:
             self._unavailable |= dict.fromkeys(OF_LOADER - {PATCH}, NO_LOADER)
-        self.edited = edited = Edited(code, found) if code else None
+        self.edited = edited
         if edited:
             made[PATCH] = lambda: edited
         for name, make in made.items():

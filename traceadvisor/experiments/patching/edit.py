@@ -19,14 +19,14 @@ from traceadvisor.experiments.patching.copies import (
     temporary_folder,
     touched,
 )
-from traceadvisor.experiments.patching.functions import KeptApart, changed_functions
+from traceadvisor.experiments.patching.functions import KeptApart, changed_in
 from traceadvisor.experiments.patching.judged import code_arm, kept_apart, losses_of, outcome_of
 from traceadvisor.experiments.patching.proved import joined, measured_in, script_file, two_copies
 from traceadvisor.experiments.plan import Change, Plan
 from traceadvisor.experiments.run import Watch
 from traceadvisor.experiments.settings import PATCH, Settings
 from traceadvisor.model.experiment import ExperimentResult
-from traceadvisor.model.patch import Apart, CodeChange
+from traceadvisor.model.patch import CodeChange
 from traceadvisor.text.cleaning import clean, one_line
 
 
@@ -49,7 +49,7 @@ class Edit:
             self._copies[1].apply(patch.resolve(), self._base)
             check_regular(self._files, self._copies[1])
             _check_python(self._files, self._copies[1])
-            self._apart = _apart(self._files, self._copies[1])
+            self._apart = _apart(self._files, self._copies[1], script)
         except OSError as error:
             self.close()
             raise UsageError(f"The copy of the script's folder failed: {error.strerror}.") from error
@@ -129,17 +129,14 @@ def _problem(file: Path) -> str | None:
     return None
 
 
-def _apart(files: Sequence[Path], changed: Copy) -> KeptApart | None:
-    """Why the change cannot alternate in one process, as far as the files show it."""
-    found = 0
-    try:
-        for file in files:
-            new = changed.place(file)
-            if file.suffix != ".py" or not file.is_file() or not new.is_file():
-                return KeptApart(Apart.OTHER_FILE, file.name)
-            found += len(changed_functions(file.read_bytes(), new.read_bytes(), file.name))
-    except KeptApart as reason:
-        return reason
-    if not found:
+def _apart(files: Sequence[Path], changed: Copy, script: Path) -> KeptApart | None:
+    """Why the change cannot alternate in one process, whatever else the run loads; None where the run has to tell."""
+    found, reasons = 0, {}
+    for file in files:
+        try:
+            found += len(changed_in(file, changed.place(file)))
+        except KeptApart as reason:
+            reasons[file] = reason
+    if not found and not reasons:
         raise RefusedPatchError("The patch changes comments and layout only: there is nothing to measure.")
-    return None
+    return reasons.get(script, None if found else next(iter(reasons.values())))

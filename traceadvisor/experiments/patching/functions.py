@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from pathlib import Path as File
 from types import CodeType
 
 from traceadvisor.frozen import frozen
@@ -37,6 +38,17 @@ class ChangedFunction:
     def name(self) -> str:
         """Its name with those of the classes around it."""
         return ".".join(name for name, _ in self.path)
+
+
+def changed_in(file: File, new: File) -> tuple[ChangedFunction, ...]:
+    """The functions of a file whose bodies differ from those in the file with its new content.
+
+    Raises:
+        KeptApart: something else differs, one of the two is missing, or they hold no Python.
+    """
+    if file.suffix != ".py" or not file.is_file() or not new.is_file():
+        raise KeptApart(Apart.OTHER_FILE, file.name)
+    return changed_functions(file.read_bytes(), new.read_bytes(), file.name)
 
 
 def changed_functions(before: bytes, after: bytes, file: str) -> tuple[ChangedFunction, ...]:

@@ -17,7 +17,7 @@ from traceadvisor.model.run import Run
 from traceadvisor.rendering.alerts.source_tree import SourceTree, checkout
 from traceadvisor.rendering.document.blocks import plain
 from traceadvisor.rendering.origins import edit_words, location_words
-from traceadvisor.rendering.savings import saving_sentence, whole_of
+from traceadvisor.rendering.savings import refuted_words, saving_sentence, whole_of
 from traceadvisor.rendering.units import number_of
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import clipped, clipped_inside, one_line
@@ -130,7 +130,9 @@ def _digest(*parts: str) -> str:
 def _message(case: RecordedFinding, places: Sequence[Location], where: str | None) -> str:
     finding, edit = case.finding, case.finding.fix.edit
     parts = (
-        saving_sentence(finding.saving, case.saving_share, whole=whole_of(case)),
+        refuted_words(case)
+        if case.is_refuted
+        else saving_sentence(finding.saving, case.saving_share, whole=whole_of(case)),
         f"Fix: {finding.fix.summary}",
         edit and f"Edit this line{plain(tuple(edit_words(edit, with_arguments=True)))}",
         edit and len(places) > 1 and f"Costs time at {location_words(places[1])}",

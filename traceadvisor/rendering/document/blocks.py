@@ -241,6 +241,9 @@ class Fold:
     lead: str | None = None
     """A word that a format without folds shows before each line, in the place of a title that repeats the first."""
 
+    part: str | None = None
+    """Its entry in the contents of a page, which all folds with this name share; its title by default."""
+
 
 @frozen
 class Group:
@@ -251,6 +254,8 @@ class Group:
     anchor: str | None = None
     detail: Detail = Detail.PAGE
     about: str | None = None
+    part: str | None = None
+    """An entry in the contents of a page, which all groups with this name share; None for none."""
 
 
 @frozen

@@ -82,9 +82,21 @@ def _contents(document: Document) -> Iterator[tuple[str, str]]:
     for section in document.sections:
         folds = [one for one in section.blocks if isinstance(one, Fold) and one.anchor and isinstance(one.title, str)]
         if section is document.sections[-1] and folds:
-            yield from ((str(fold.anchor), plain(fold.title)) for fold in folds)
+            parts: dict[str, str] = {}
+            for fold in folds:
+                parts.setdefault(fold.part or plain(fold.title), str(fold.anchor))
+                for group in _groups(fold.blocks):
+                    parts.setdefault(str(group.part), str(group.anchor))
+            yield from ((anchor, name) for name, anchor in parts.items())
         else:
             yield section.anchor, section.title.partition(",")[0]
+
+
+def _groups(blocks: Iterable[Block]) -> Iterator[Group]:
+    """The groups among some blocks, and inside of other groups, that have an entry in the contents."""
+    for block in blocks:
+        if isinstance(block, Group):
+            yield from (block,) if block.part and block.anchor else _groups(block.blocks)
 
 
 SECTIONS = frozenset({FoldLook.SECTION, FoldLook.EXPLAINED})

@@ -151,7 +151,7 @@ def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Itera
     if chart := step_dots(run, f"{anchor}-steps"):
         yield chart
     if commands:
-        yield Prose("Captures that settle it:", Tone.NAME, SUMMARY)
+        yield Prose("Captures that settle it, in turn:", Tone.NAME, SUMMARY)
         yield Code(commands, SUMMARY)
 
 

@@ -645,13 +645,11 @@ def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
     if len(comparison.runs) > 1 or None in captures or (change.is_settled and change.captures_needed is None):
         return None
     counts = (change.base_captures, change.head_captures)
-    runs = [("", count, capture or "") for count, capture in zip(counts, captures, strict=True)]
+    runs = list(zip(counts, (capture or "" for capture in captures), strict=True))
     if len({one.captured.command for one in sides if one.captured}) == 1:  # so it is the code that differs
-        whose = zip(runs, side_names(comparison), strict=True)
-        runs = [(f"# with the code of {side}:\n", count, capture) for (_, count, capture), side in whose]
-    elif counts[0] == counts[1]:  # in turn: a machine that drifts then affects both
-        runs = [("", counts[0], "; ".join(capture or "" for capture in captures))]
-    loops = [f"{lead}{loop}" for lead, count, capture in runs if (loop := _loop(count + 1, goal, capture))]
+        loops = _turns_by_hand(runs, side_names(comparison), goal)
+    else:
+        loops = _turns(runs, goal)
     named = [
         [*map(_quoted, listed), *(_quoted(listed[0], f"-{number}") for number in range(count + 1, goal + 1))]
         for listed, count in zip(paths, counts, strict=True)
@@ -673,6 +671,27 @@ def _quoted(path: Path, end: str = "") -> str | None:
     stem = path.with_suffix("") if end and path.suffix in {".json", ".gz"} else path
     word = pasted([str(stem)])
     return f"{word}{end}" if word else None
+
+
+def _turns(runs: Sequence[tuple[int, str]], goal: int) -> list[str]:
+    """Loops over captures of both sides in turn: a machine that drifts then affects both.
+
+    ``runs``: how many captures a side has, and the command of one more.
+    """
+    most = max(count for count, _ in runs)
+    alone = [_loop(count + 1, min(most, goal), capture) for count, capture in runs]
+    return [*filter(None, alone), *filter(None, [_loop(most + 1, goal, "; ".join(capture for _, capture in runs))])]
+
+
+def _turns_by_hand(runs: Sequence[tuple[int, str]], sides: Sequence[str], goal: int) -> list[str]:
+    """The same as single commands, where the user changes the code before each."""
+    numbers = range(min(count for count, _ in runs) + 1, goal + 1)
+    turns = ((number, *one) for number in numbers for one in zip(sides, runs, strict=True))
+    return [
+        f"# with the code of {side}:\n{capture.replace('-$i -- ', f'-{number} -- ', 1)}"
+        for number, side, (count, capture) in turns
+        if number > count
+    ]
 
 
 def _loop(first: int, last: int, command: str) -> str:

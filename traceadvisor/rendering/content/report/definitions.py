@@ -63,7 +63,7 @@ def definitions_fold(report: Report) -> Fold:
     lost = (LOST,) if len(report.recordings) > 1 else ()
     facts = (*_categories(report), *(Fact(name, meaning) for name, meaning in (*FIGURES, *lost)))
     blocks = (Prose(f"{STEP}{UNDISTURBED if timed else ''}"), Facts(facts, FactsLook.DEFINITIONS))
-    return Fold("Definitions", blocks, "what each figure means", "definitions", FoldLook.SECTION)
+    return Fold("Definitions", blocks, "what each figure means", "definitions", FoldLook.SECTION, part="Evidence")
 
 
 def _categories(report: Report) -> Iterator[Fact]:
@@ -102,7 +102,7 @@ def rules_fold(rules: tuple[RuleText, ...]) -> Fold:
     """One explanation per rule."""
     facts = Facts(tuple(map(_fact, rules)), FactsLook.DEFINITIONS)
     blocks = (Prose(INTRODUCTION, Tone.QUIET), facts)
-    return Fold("Rules", blocks, "what each check finds", "rules", FoldLook.EXPLAINED)
+    return Fold("Rules", blocks, "what each check finds", "rules", FoldLook.EXPLAINED, part="Evidence")
 
 
 def _fact(rule: RuleText) -> Fact:

@@ -172,11 +172,11 @@ def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
         yield Prose(line, Tone.IDENTITY, SUMMARY)
     if scope := verdict_scope(report):
         yield Prose(scope, Tone.SCOPE, SUMMARY)
-    if report.findings:
+    if report.findings and not report.findings[0].is_refuted:
         yield first_action(report)
         if quoted := first_line(report):
             yield quoted
-    elif report.recordings:
+    elif report.recordings and not report.findings:
         yield Prose(nothing_found(report), Tone.ACTION, SUMMARY)
     yield from map(measured_line, report.experiments[-1:])
     yield from _open_line(report)
@@ -284,12 +284,12 @@ def _captured(drawn: tuple[Recording, ...], *, several: bool) -> Iterator[Fold]:
     if runs:
         about = "every step, recorded or not"
         blocks = (Prose(STEPS, Tone.QUIET), *runs)
-        yield Fold("Steps of the run", blocks, about, "run", FoldLook.SECTION, Detail.COMMENT)
+        yield Fold("Steps of the run", blocks, about, "run", FoldLook.SECTION, Detail.COMMENT, part="Run")
     numbered = enumerate(by_machine(drawn), start=1)
     machines = [block for number, shared in numbered for block in machine_blocks(shared, number, several=several)]
     if machines:
         about = "utilisation, memory and temperature while the run was recorded"
-        yield Fold("Machine", tuple(machines), about, "machine", FoldLook.SECTION)
+        yield Fold("Machine", tuple(machines), about, "machine", FoldLook.SECTION, part="Run")
 
 
 def _environment(report: Report, drawn: tuple[Recording, ...]) -> Fold:
@@ -307,4 +307,4 @@ def _environment(report: Report, drawn: tuple[Recording, ...]) -> Fold:
         blocks.append(Group(recording.id, (facts,)) if several else facts)
     blocks += [settings_group(one.run, ", ".join(one.ids) if several else None) for one in by_run(drawn)]
     about = "source, settings and versions"
-    return Fold("Environment", tuple(blocks), about, "environment", FoldLook.SECTION, Detail.COMMENT)
+    return Fold("Environment", tuple(blocks), about, "environment", FoldLook.SECTION, Detail.COMMENT, part="Evidence")

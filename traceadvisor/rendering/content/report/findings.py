@@ -40,6 +40,7 @@ from traceadvisor.rendering.savings import (
     further,
     range_over,
     range_words,
+    refuted_words,
     row_words,
     saves_nothing,
     saving_sentence,
@@ -157,6 +158,9 @@ def _card(ranked: RankedFinding, shown: Shown, traced: Sequence[Recording]) -> C
     )
 
 
+CAME_LAST = "Behind findings whose fix may save time"
+
+
 class _Saving:
     """The saving of a fix, in words as certain as its estimate."""
 
@@ -169,6 +173,8 @@ class _Saving:
     @property
     def sentence(self) -> str:
         """``Saves about 51.0 ms per step (28.7%)`` or ``After fix 1: up to 13.8 ms more per step (7.4%)``."""
+        if self.ranked.is_refuted:
+            return f"{CAME_LAST}: {refuted_words(self.ranked)}"
         share = share_of_step(self.saving, self.ranked)
         after = self.shown.above if self.adds else ()
         return saving_sentence(self.saving, share, after=after, whole=whole_of(self.ranked))
@@ -342,12 +348,12 @@ def _line(location: Location) -> Iterator[str | Span]:
 
 
 def _place(location: Location) -> Iterator[str | Span]:
-    """``train.py:41 in main, 36 samples, most of the time in scipy/ndimage.py:7 (zoom)``."""
+    """``train.py:41 in main, 36 stack samples, most of the time in scipy/ndimage.py:7 (zoom)``."""
     yield from _line(location)
     if location.kind is PlaceKind.ONLY_CALL:
         yield ", the only call there"
     if location.samples is not None:
-        yield f", {number_of(location.samples, 'sample')}"
+        yield f", {number_of(location.samples, 'stack sample')}"
     if location.owner is not None:
         yield from (
             ", most of the time in ",

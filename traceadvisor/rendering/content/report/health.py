@@ -72,7 +72,9 @@ def remarks_fold(report: Report) -> Fold | None:
     wanted = _notes(report, lambda note: not (note.degrades or note.code in quiet or _is_secret(note)))
     if not wanted:
         return None
-    return Fold("Notes", (_items(wanted),), f"{len(wanted)}", "notes", FoldLook.SECTION, Detail.COMMENT)
+    return Fold(
+        "Notes", (_items(wanted),), f"{len(wanted)}", "notes", FoldLook.SECTION, Detail.COMMENT, part="Evidence"
+    )
 
 
 def _in_title(report: Report) -> frozenset[str]:

@@ -54,14 +54,14 @@ ABOUT_MAKERS = (
 )
 
 
-def loader_time_blocks(found: LoaderTime | None) -> Iterator[Block]:
+def loader_time_blocks(found: LoaderTime | None, anchor: str | None = None) -> Iterator[Block]:
     """The tables; none where nothing was timed."""
     if found is None or not found.total_ns + found.start_total_ns:
         return
     blocks: list[Block] = [Prose(_explanation(found), Tone.QUIET), _parts_table(found)]
     if found.makers:
         blocks += [Prose(ABOUT_MAKERS, Tone.QUIET), _makers_table(found.makers)]
-    yield Group(CAPTION, tuple(blocks), detail=Detail.COMMENT)
+    yield Group(CAPTION, tuple(blocks), anchor, detail=Detail.COMMENT, part="Data loading")
 
 
 def _explanation(found: LoaderTime) -> str:

@@ -37,7 +37,7 @@ def outcome_folds(report: Report) -> Iterator[Fold]:
 
 
 def _fold(anchor: str, table: Table, about: str, detail: Detail, *before: Prose) -> Fold:
-    return Fold(table.caption, (*before, table), about, anchor, FoldLook.SECTION, detail)
+    return Fold(table.caption, (*before, table), about, anchor, FoldLook.SECTION, detail, part="Evidence")
 
 
 def checked_sentence(report: Report) -> str:

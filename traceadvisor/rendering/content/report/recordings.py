@@ -113,7 +113,8 @@ def recording_blocks(report: Report, recording: Recording, number: int, *, with_
         if inside := tuple(blocks):
             detail = {"whole": Detail.COMMENT, "origin": Detail.EXTRA}.get(name, Detail.PAGE)
             is_open = name == "trace" and recording.id == recording_of_verdict(report).id
-            yield Fold(title, inside, about, f"recording-{number}-{name}", FoldLook.SECTION, detail, is_open=is_open)
+            anchor, part = f"recording-{number}-{name}", "Memory" if name == "memory" else "Step"
+            yield Fold(title, inside, about, anchor, FoldLook.SECTION, detail, is_open=is_open, part=part)
 
 
 ORIGINS = (
@@ -179,7 +180,7 @@ def _origin(recording: Recording, number: int, *, with_origins: bool) -> Iterato
 
 def _whole(report: Report, recording: Recording) -> Iterator[Block]:
     first = first_of(report, recording.id)
-    yield from umbrella_groups(recording, first.finding.rule.title if first else None)
+    yield from umbrella_groups(recording, first.finding.rule.title if first and not first.is_refuted else None)
 
 
 def _operators(recording: Recording) -> Iterator[Block]:

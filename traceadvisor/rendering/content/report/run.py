@@ -124,7 +124,8 @@ def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
         about = Prose(distortion_remark(first.distortion, of_inference=of_inference), Tone.QUIET)
         table = distortion_table(first.distortion)
         yield Group(table.caption, (about, table), detail=Detail.COMMENT)
-    yield from loader_time_blocks(next((one.loader_time for one in shared.recordings if one.loader_time), None))
+    loader_time = next((one.loader_time for one in shared.recordings if one.loader_time), None)
+    yield from loader_time_blocks(loader_time, f"{anchor}-loading")
     if states := steps_by_state(run):
         title = "Steps of the run by profiler state"
         yield Table(title, *by_column(_STATE, states), layout=Layout.NARROW, is_named=True)
