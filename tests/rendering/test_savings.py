@@ -241,7 +241,7 @@ def test_a_row_of_several_recordings_shows_the_range_and_folds_the_list(
     comment = FORMATS["md"].render(report).decode()
     assert len(comment) < 60_000
     assert comment.count(f"({where})") == (1 if count > 1 else 0)
-    assert len(FORMATS["html"].render(report)) < 300_000
+    assert len(FORMATS["html"].render(report)) < 320_000
 
 
 def test_shares_of_the_run_are_not_called_shares_of_the_step() -> None:

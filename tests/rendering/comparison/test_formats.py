@@ -260,7 +260,7 @@ def test_the_line_beside_a_category_is_one_of_it() -> None:
 
     compared = compare([report(one(60, 50, 13))], [report(one(20, 15, 12))])
     assert cause_sentence(compared.runs[0]) == (
-        "Most of the change is Forward: -40.0 ms per step; its line with the largest change is train.py:12, in item "
+        "Most of the change is in the category Forward: -40.0 ms per step; its line with the largest change is train.py:12, in item "
         "(before train.py:13): -20.0 ms."
     )
 
@@ -275,7 +275,7 @@ def test_the_change_of_a_job_is_explained_by_the_rank_that_works() -> None:
     base, head = report(rank(0, 10, 41), rank(1, 50, 1)), report(rank(0, 10, 0), rank(1, 10, 1))
     sentence = cause_sentence(compare([base], [head]).runs[0])
     assert sentence is not None
-    assert sentence.startswith("Most of the change is Other CPU work: -40.0 ms per step")
+    assert sentence.startswith("Most of the change is in the category Other CPU work: -40.0 ms per step")
 
 
 def test_recorded_steps_that_became_shorter_explain_no_longer_undisturbed_step() -> None:
