@@ -578,6 +578,33 @@ def test_the_thread_that_sends_batches_is_no_other_thread(*, sends: bool, counts
     assert reading.process_cpu_ns > 20 * MS
 
 
+@pytest.mark.parametrize(("name", "counts"), [("anything", True), ("traceadvisor-stacks", False)])
+def test_cpu_time_of_the_captures_own_threads_is_none_of_a_batch(name: str, *, counts: bool) -> None:
+    clock = BatchClock(0)
+    clock.begin()
+    reading = clock.end()
+    left = threading.Event()
+
+    def work() -> None:
+        hash_for(30)
+        left.wait(60)
+
+    for _ in range(2):  # what ran before the batch does not count either
+        thread = threading.Thread(target=work, name=name)
+        clock.begin()
+        thread.start()
+        hash_for(1)
+        while time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0)) < 0.03:
+            time.sleep(0.001)
+        reading = clock.end()
+        left.set()
+        thread.join()
+        left.clear()
+    assert reading is not None
+    assert (reading.threads_cpu_ns > 20 * MS) is counts
+    assert (reading.process_cpu_ns > 20 * MS) is counts
+
+
 @NIGHTLY
 def test_cpu_time_to_send_batches_of_many_objects_is_not_that_of_other_threads(tmp_path: Path) -> None:
     batches = timed(tmp_path, Words(24, burn_ms=10), num_workers=1, collate_fn=list)

@@ -260,8 +260,8 @@ def test_the_line_beside_a_category_is_one_of_it() -> None:
 
     compared = compare([report(one(60, 50, 13))], [report(one(20, 15, 12))])
     assert cause_sentence(compared.runs[0]) == (
-        "Most of the change is in the category Forward: -40.0 ms per step; its line with the largest change is train.py:12, in item "
-        "(before train.py:13): -20.0 ms."
+        "Most of the change is in the category Forward: -40.0 ms per step; its line with the largest change is "
+        "train.py:12, in item (before train.py:13): -20.0 ms."
     )
 
 

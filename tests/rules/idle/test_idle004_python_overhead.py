@@ -30,6 +30,7 @@ from traceadvisor.rules.idle.python_fixes import (
     KEPT,
     OF_LARGE_OPERATORS,
     OF_LISTS,
+    OF_LOOP,
     OF_NEEDED,
     WAIT_LESS,
     WHOLE_TENSORS,
@@ -666,6 +667,21 @@ def test_only_code_that_another_process_could_run_is_to_run_there(call: str, fix
     found = finding(PythonOverhead(), _in_update(call), tmp_path)
     assert found.fix.summary == fix
     assert found.saving.is_of_place is (fix in OF_PLACES)
+
+
+def test_the_function_of_a_library_that_runs_the_training_is_not_to_be_called_less_often(tmp_path: Path) -> None:
+    whole = _in_update("torch/nn/modules/module.py(2900): train")
+    whole.python("lightning/pytorch/trainer/trainer.py(500): fit", 0, 10**6)
+    assert "Call train" in finding(PythonOverhead(), whole, tmp_path).fix.summary
+    builder = TraceBuilder()
+    builder.python("train.py(80): main", 0, 10_000).python("lightning/pytorch/trainer/trainer.py(500): fit", 0, 10_000)
+    for start in builder.steps(10, 1000):
+        builder.op("aten::mm", start, start + 300).python(
+            "lightning/pytorch/loops/loop.py(7): log", start + 400, start + 900
+        )
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert found.fix.summary == OF_LOOP.format("fit")
+    assert found.saving.is_of_place
 
 
 def test_the_only_line_that_calls_what_keeps_the_interpreter_is_named_where_few_samples_name_the_call(

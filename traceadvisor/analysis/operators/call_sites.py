@@ -19,6 +19,7 @@ from traceadvisor.model.arrays import Int64, Mask, taken
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import MODULE, Location
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step
 from traceadvisor.model.trace import Trace
 
 _NOT_SHOWN = re.compile(r" object at 0x[0-9a-f]+|^<traceadvisor[^>]{0,40}>\(\d+\): ")
@@ -52,6 +53,18 @@ def _named(location: Location) -> str:
     if location.function == MODULE:
         return location.file
     return f"{location.function} ({location.file}:{location.line})"
+
+
+def holds_steps(trace: Trace, thread: int, callee: str, steps: Sequence[Step]) -> bool:
+    """Return whether a function that a site calls runs the training: one call of it holds a whole step."""
+    calls = trace.python_calls
+    mine = calls.thread == thread
+    named = [
+        name for name in np.unique(calls.name_id[mine]).tolist() if _NOT_SHOWN.sub("", trace.names[name]) == callee
+    ]
+    rows = np.flatnonzero(mine & np.isin(calls.name_id, named))
+    starts_ns, ends_ns = calls.start_ns[rows], calls.end_ns[rows]
+    return any(bool(((starts_ns <= step.start_ns) & (ends_ns >= step.end_ns)).any()) for step in steps)
 
 
 @frozen(eq=False)

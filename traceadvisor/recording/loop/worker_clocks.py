@@ -32,6 +32,9 @@ MOST_WAITING = 1 << 16
 MOST_LOOKED = 4
 """First batches of a thread in which to look whether random numbers are drawn, which takes about 0.1 ms."""
 
+OWN_THREADS = "traceadvisor-"
+"""How names of a capture's threads begin."""
+
 _NO_BATCH = ("ExceptionWrapper", "_IterableDatasetStopIteration")
 """Values that a worker puts in place of a batch."""
 
@@ -113,12 +116,31 @@ class SenderClock:
         return self._latest_ns
 
 
+class OwnThreadsClock:
+    """CPU time of a capture's own threads in this process: that of no batch, also where they run beside one.
+
+    The clock of a thread by its number, as ``pthread_getcpuclockid`` of glibc gives it
+    (``sysdeps/unix/sysv/linux/kernel-posix-cpu-timers.h``); on other systems, there is none.
+    """
+
+    def __init__(self) -> None:
+        self._latest_ns: dict[int, int] = {}
+
+    def total_ns(self) -> int:
+        """Nanoseconds of all of them, also of those that ended."""
+        for thread in threading.enumerate():
+            if thread.name.startswith(OWN_THREADS) and thread.native_id is not None:
+                with suppress(OSError, OverflowError):  # it has ended, or the system has no such clock
+                    self._latest_ns[thread.native_id] = clocks.clock_gettime_ns(~thread.native_id << 3 | 6)
+        return sum(self._latest_ns.values())
+
+
 class BatchClock:
     """Reads the clocks of one loading thread; ``sends``: the queue by which its process sends batches, if it does."""
 
     def __init__(self, worker: int, *, sends: object = None) -> None:
         self._worker, self._pid = worker, os.getpid()
-        self._core_wait = CoreWait()
+        self._core_wait, self._own = CoreWait(), OwnThreadsClock()
         self._sender = None if sends is None else SenderClock(sends)
         self._begun: tuple[int, int, int | None, int, int] | None = None
         self._split: tuple[int, int] | None = None
@@ -138,7 +160,7 @@ class BatchClock:
         """The loading of a batch begins."""
         self._state = random_state() if self._left > 0 else None
         self._left -= 1
-        process_ns = clocks.process_time_ns()
+        process_ns = self._process_time_ns()
         if self._process_ns is None:
             self._process_ns = process_ns
         self._split = None
@@ -154,7 +176,7 @@ class BatchClock:
         """The batch is complete; None if its beginning was not seen."""
         if self._begun is None or self._process_ns is None:
             return None
-        now_ns, cpu_ns, process_ns = clocks.perf_counter_ns(), clocks.thread_time_ns(), clocks.process_time_ns()
+        now_ns, cpu_ns, process_ns = clocks.perf_counter_ns(), clocks.thread_time_ns(), self._process_time_ns()
         begun_ns, begun_cpu_ns, begun_wait_ns, begun_process_ns, begun_sent_ns = self._begun
         wait_ns, own_ns = self._core_wait.total_ns(), cpu_ns - begun_cpu_ns + self._sent_ns() - begun_sent_ns
         split_ns, split_cpu_ns = self._split or (now_ns, cpu_ns)
@@ -173,6 +195,9 @@ class BatchClock:
             self.stacks.taken() if self.stacks else (),
             self._state is not None and random_state() != self._state,
         )
+
+    def _process_time_ns(self) -> int:
+        return clocks.process_time_ns() - self._own.total_ns()
 
     def _sent_ns(self) -> int:
         return self._sender.total_ns() if self._sender else 0

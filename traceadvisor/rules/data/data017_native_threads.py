@@ -80,7 +80,7 @@ class NativeThreads(Rule):
         return finding_of(
             facts,
             claims=wait,
-            fix=_fix(facts, has_workers=bool(loading.workers)),
+            fix=_fix(facts, has_workers=bool(loading.workers), waits=beside >= self.min_native_share),
             saving=Estimate.bound(gained_ns, of_the_fix(UNKNOWN_SPIN)),
             effort=Effort.LINE if loading.workers else Effort.REFACTOR,
             evidence=(
@@ -94,7 +94,8 @@ class NativeThreads(Rule):
         )
 
 
-def _fix(facts: Facts, *, has_workers: bool) -> Fix:
+def _fix(facts: Facts, *, has_workers: bool, waits: bool) -> Fix:
+    """The change; ``waits``: whether the loading thread waits for these threads, as it does for those of tokenizers."""
     if has_workers:
         return Fix(
             "Limit native libraries to one thread per worker",
@@ -102,7 +103,7 @@ def _fix(facts: Facts, *, has_workers: bool) -> Fix:
             not_replayed=UNKNOWN_SPIN,
             caveats=CAVEATS_OF_THREADS[1:],
         )
-    if "tokenizers" in facts.settings.thread_pools:
+    if waits and "tokenizers" in facts.settings.thread_pools:
         return Fix("Tokenise once before the training, and store the token ids", not_replayed=UNKNOWN_SPIN)
     return Fix(
         "Do this computation once before the training, or in workers with one thread each", not_replayed=UNKNOWN_SPIN

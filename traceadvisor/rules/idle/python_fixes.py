@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceadvisor.analysis.idle.causes import Wait, waiting_calls
-from traceadvisor.analysis.operators.call_sites import CallSite
+from traceadvisor.analysis.operators.call_sites import CallSite, holds_steps
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.sampled.loader_frames import draws_singly
 from traceadvisor.analysis.whole_run.sampled_steps import LOGS
@@ -34,6 +34,12 @@ _OVER_VALUES = re.compile(r"<built-in (?:function (?:max|min|sorted)|method (?:i
 
 _READS_LISTS = re.compile(r"<built-in method (?:as_)?tensor of type\b.*>|<built-in function (?:as|asany)?array>")
 """Functions of torch and NumPy that read the values of a list one by one."""
+
+OF_LOOP = (
+    "{} runs the training, and code of its library takes this time in each step: take fewer, larger steps, with a "
+    "larger batch, and turn off what it does in each, such as logging, progress bars and checks"
+)
+"""For a function of a library that holds the training loop: nothing can call it less often."""
 
 OF_LISTS = (
     "If the argument of {} is a list, it is read value by value: join a list of arrays first (np.stack, torch.stack), "
@@ -121,10 +127,8 @@ def fix_words(
     if has_large_operators(facts, lost):
         return OF_ELEMENTS.format(called(sites)), True
     is_training, frame = facts.workload is not Workload.INFERENCE, _callee(sites)
-    if frame and _READS_LISTS.match(sites[0].callee or ""):
-        return OF_LISTS.format(frame.function), True
-    if draws_singly(frame) and frame:
-        return OF_DRAWS.format(f"random.{frame.function}"), False
+    if frame and (remedy := _remedy_of(facts, sites[0], frame)):
+        return remedy
     is_over_values = bool(sites) and _OVER_VALUES.match(sites[0].callee or "") is not None
     is_bound = is_over_values or (frame is not None and (frame.file or "").startswith("torch/nn/"))
     is_looped = _is_looped(facts, lost)
@@ -140,6 +144,15 @@ def fix_words(
     )
     *most, last = (way for way, is_possible in ways if is_possible)
     return f"{LOOP if is_looped else called(sites)} {', '.join(most)}{', or ' if most else ''}{last}", False
+
+
+def _remedy_of(facts: Facts, site: CallSite, frame: Frame) -> tuple[str, bool] | None:
+    """The remedy for a function of a library that a site calls, as from :func:`fix_words`; None without its own."""
+    if holds_steps(facts.trace, facts.observation.thread, site.callee or "", facts.steps.typical):
+        return OF_LOOP.format(frame.function), True
+    if _READS_LISTS.match(site.callee or ""):
+        return OF_LISTS.format(frame.function), True
+    return (OF_DRAWS.format(f"random.{frame.function}"), False) if draws_singly(frame) else None
 
 
 def _reports(frame: Frame | None) -> bool:
