@@ -171,6 +171,7 @@ MECHANISMS: Mapping[str, Evidence] = {
     "GPU014": Evidence(kinds=(Kind.MEMSET,), names=r"(?i)zero_?grad|zero_|fill"),
     "GPU015": Evidence(texts={"double": "float"}, names=r"(?i)dgemm|double|f64"),
     "GPU025": Evidence(settings={"ignored_targets": None}),
+    "GPU026": Evidence(names=r"aten::log_softmax"),
     "GPU016": Evidence(settings={"unused_gradients": None}),
     "GPU017": Evidence(names=r"(?i)embedding"),
     "GPU018": Evidence(names=r"(?i)index|select|slice|gather|getitem|item"),

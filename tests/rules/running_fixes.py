@@ -164,6 +164,7 @@ def script_names() -> dict[str, Any]:
         "value": torch.randn(2, 2, 4, 8),
         "start": torch.zeros(2, 1, dtype=torch.long),
         "targets": torch.ones(2, 4, dtype=torch.long),
+        "log_probabilities": torch.randn(2, 5, 4).log_softmax(1),
         "features": torch.rand(2, 4, 8),
         "head": nn.Linear(8, 5),
         "F": nn.functional,

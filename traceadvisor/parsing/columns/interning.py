@@ -22,11 +22,11 @@ FIRST_DEVICE = 0
 
 _WITH_SHAPES = re.compile(
     r"mm|mv|conv|att|rnn|gru|lstm|batch_norm|embedding|loss|AccumulateGrad|"
-    r"(?<=::)(?:sub|repeat|cat|_?softmax|one_hot|linear|matmul|multinomial|topk|sort|"
+    r"(?<=::)(?:sub|repeat|cat|_?(?:log_)?softmax|one_hot|linear|matmul|multinomial|topk|sort|"
     r"cdist|stft|_?unique\w*|nonzero|bincount)$"
 )
 """After a ``::``: operators that may multiply matrices, convolve, attend or normalise, losses, embeddings,
-differences, copies side by side, attention by hand, one-hot tensors, and what takes long on large tensors. Extra
+differences, copies side by side, softmax, one-hot tensors, and what takes long on large tensors. Extra
 matches do no harm."""
 
 _NEXT_SHAPE = ";\\r\\n"
