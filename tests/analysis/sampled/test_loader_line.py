@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, library, user
@@ -34,6 +36,24 @@ def test_the_line_with_most_of_the_loading_is_named_with_what_it_calls() -> None
     assert found.low < 0.84
     assert found.with_others == 0.94
     assert 0.94 < found.high < 1  # the whole function
+
+
+@pytest.mark.parametrize(("late_by_ns", "operators", "line"), [(0, 23, 54), (10**7, 23, 53), (10**7, 60, 54)])
+def test_late_samples_show_the_operator_after_python_code_that_kept_the_interpreter(
+    late_by_ns: int, operators: int, line: int
+) -> None:
+    """As of a function of pure Python, in line 53, before operators that let the interpreter go."""
+    samples = Samples()
+    for count, frames in (
+        (operators, (user("__getitem__", 54),)),
+        (9, (user("__getitem__", 53), user("mel_filters", 31))),
+        (8, (user("__getitem__", 53), user("mel_filters", 32))),
+    ):
+        samples.add(count, *frames, is_fetching=True)
+    made = samples.build()
+    found = loader_line(replace(made, late_ns=made.time_ns if late_by_ns else 0, late_by_ns=late_by_ns))
+    assert found
+    assert found.location.line == line
 
 
 def test_its_function_may_save_the_time_in_which_its_caller_frees_what_it_made() -> None:

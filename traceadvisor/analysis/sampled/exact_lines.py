@@ -60,7 +60,7 @@ class ExactLines:
                 for function in {frame.function for frame in path.users}:
                     within[function] += count
             whole += count
-        self._are_late = samples is not None and _are_late(samples)
+        self._are_late = samples is not None and are_late(samples)
         self._loops = {function for function, count in within.items() if count > LOOP_SHARE * whole}
         """Functions that hold the training loop: who calls them is nothing to fix."""
         self._loop = sure_place(beside.items()) if loop and {one.line for one in beside} == {loop.line} else None
@@ -162,7 +162,7 @@ class ExactLines:
         return sure_place(counts.items())
 
 
-def _are_late(samples: StackSamples) -> bool:
+def are_late(samples: StackSamples) -> bool:
     """Whether most samples waited long for the interpreter, as on a machine without a free core."""
     return samples.late_by_ns > LATE_NS and 2 * samples.late_ns > samples.time_ns
 

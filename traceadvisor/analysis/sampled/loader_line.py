@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from traceadvisor.analysis.sampled.exact_lines import sure
+from traceadvisor.analysis.sampled.exact_lines import are_late, sure
 from traceadvisor.analysis.sampled.loader_frames import part_of, transforms
 from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.analysis.sampled.shares import NEARLY_ALL, call_of
@@ -107,6 +107,8 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     if samples is None or whole_count < FEWEST_SAMPLES:
         return None
     here, depth = _heaviest(paths, 0), 0
+    if are_late(samples):
+        here = _keeping_interpreter(paths, here)
     if not here:
         return None
     while inner := _within(here, depth + 1):
@@ -117,7 +119,7 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     waiting_ns = sum(path.time_ns for path in here if path.is_waiting)
     all_waiting_ns = sum(path.time_ns for path in paths if path.is_waiting)
     line, share, callee = here[0].users[depth], time_ns / whole_ns, _callee(here, depth)
-    calls_own = 2 * _time_ns([one for one in here if len(one.users) > depth + 1]) > time_ns
+    calls_own = _calls_own(here, depth)
     place = replace(place_of(line), owner=_own_callee(here, depth) if calls_own else callee, samples=count)
     sampled = min(samples.effective_count, whole_count)
     caller = here[0].frames[: here[0].frames.index(line)][-1:]
@@ -176,6 +178,29 @@ def _heaviest(paths: Sequence[_Path], depth: int) -> list[_Path]:
         if depth < len(path.users):
             by_line[path.users[depth]].append(path)
     return max(by_line.values(), key=_time_ns, default=[])
+
+
+def _keeping_interpreter(paths: Sequence[_Path], heaviest: list[_Path]) -> list[_Path]:
+    """The stacks of the heaviest line that calls a function of the user, if the heaviest of all may lead by chance.
+
+    A late sample does not show Python code that kept the interpreter, but the operator after it, which lets it go.
+    """
+    by_line: dict[SampledFrame, list[_Path]] = defaultdict(list)
+    for path in paths:
+        if path.users:
+            by_line[path.users[0]].append(path)
+    counts = [(line, sum(path.count for path in some)) for line, some in by_line.items()]
+    most = heaviest[0].users[0] if heaviest else None
+    leads = {
+        line for line, count in counts if sure([(most, sum(path.count for path in heaviest)), (line, count)]) == most
+    }
+    own = [some for line, some in by_line.items() if line not in leads and _calls_own(some, 0)]
+    return heaviest if _calls_own(heaviest, 0) else max(own, key=_time_ns, default=heaviest)
+
+
+def _calls_own(paths: Sequence[_Path], depth: int) -> bool:
+    """Whether most of the time of a line is in other functions of the user."""
+    return 2 * _time_ns([one for one in paths if len(one.users) > depth + 1]) > _time_ns(paths)
 
 
 def _time_ns(paths: Sequence[_Path]) -> int:
