@@ -87,6 +87,16 @@ def test_no_number_of_workers_is_the_fastest_where_the_machine_is_busy() -> None
     assert not any("were fastest" in one for one in words)
 
 
+def test_numbers_of_workers_that_were_shown_to_be_slower_are_not_the_fastest() -> None:
+    rows: list[AnyRow] = [facts()]
+    agains = (0.58, 0.99, 0.71, 0.99, 1.38, 0.69, 0.62, 0.54)
+    for again, workers in zip(agains, (1.57, 1.76, 1.95, 1.85, 1.53, 1.75, 1.38, 1.89), strict=True):
+        rows.append(round_of("num_workers", {"A'": again, "num_workers=0": 0.95, "num_workers=1": workers}))
+    words = _lines(_result(plan_in(FOLDER, axes=(Axis("num_workers", (0, 1)),)), rows))
+    assert "0 workers were fastest." in words
+    assert not any("may be 0" in one for one in words)
+
+
 def _busy_at_times() -> list[AnyRow]:
     """Rounds in which a worker halves the step; the first five also measure two, on a machine that is half as fast."""
     slow = [round_of("num_workers", {"A": 4.0, "A'": 4.0, "num_workers=1": 2.0, "num_workers=2": 2.4})] * 5

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from traceadvisor import __version__
-from traceadvisor.experiments.curves import compared, compared_cpu, others_share, tells_by_cpu
+from traceadvisor.experiments.curves import Knee, compared, compared_cpu, others_share, tells_by_cpu
 from traceadvisor.experiments.fixes import NOT_REACHED, Proposal, ledger
 from traceadvisor.experiments.journal import (
     AnyRow,
@@ -231,6 +231,7 @@ class _Builder:
         knee = curve_of(name, mine, self._rows, self._facts)
         own = own_value(name, self._facts)
         rounds = self._rounds(mine)
+        ends = _ends(knee, name, mine, rounds)
         arm = Settings.of({name: knee.value}).words() if knee else ""
         result = compared(rounds, arm) if knee else None
         memory = memory_line(mine, self._rows) if name == BATCH_SIZE else None
@@ -241,8 +242,8 @@ class _Builder:
             name=name,
             own=own,
             knee=knee.value if knee else None,
-            knee_low=knee.low if knee else None,
-            knee_high=knee.high if knee else None,
+            knee_low=ends[0] if ends else None,
+            knee_high=ends[1] if ends else None,
             best=knee.best if knee else None,
             is_faster=bool(result and result.verdict is Verdict.FASTER),
             loop=tuple(self._with_own(own, self._curve(name, mine, rounds, cached=False), rounds)),
@@ -389,3 +390,14 @@ def _command(plan: Plan, options: str) -> str:
     words = (*(("-m",) if plan.is_module else ()), *plan.script)
     text = pasted(words) if words == without_secret_arguments(words) else None
     return f"`traceadvisor sweep {options} -- {text}`" if text else f"the same command with `{options}`"
+
+
+def _ends(knee: Knee | None, axis: str, mine: Sequence[Experiment], rounds: Sequence[Round]) -> tuple[int, int] | None:
+    """The values of an axis that may be the best: those of the knee's range but such as were shown to be slower."""
+    if knee is None:
+        return None
+    arms = {arm: settings.count(axis) for one in mine for arm, settings in one.arms.items() if not settings[CACHED]}
+    inside = [(value, compared(rounds, arm)) for arm, value in arms.items() if value is not None]
+    maybe = [value for value, one in inside if not (one and one.verdict is Verdict.SLOWER)]
+    near = [value for value in maybe if knee.low <= value <= knee.high]
+    return min((*near, knee.value)), max((*near, knee.value))
