@@ -8,15 +8,18 @@ from tests.build_report import one_recording, origins
 from tests.rendering.formatted import every, summary
 from tests.rendering.reading import Page, markdown_page
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Location
+from traceadvisor.model.findings import LineEdit, Location
 from traceadvisor.model.location import Frame
 from traceadvisor.model.origins import OtherOrigins, StackRow
+from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.rendering.charts.drawing import Chart, Part
 from traceadvisor.rendering.charts.icicle import icicle
+from traceadvisor.rendering.document.blocks import plain
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.origins import (
     OTHER,
+    edit_words,
     finding_fold,
     frame_words,
     location_words,
@@ -44,6 +47,27 @@ def test_an_installed_library_is_named_without_its_folder() -> None:
     ):
         assert frame_words(Frame("zoom", f"{folder}scipy/zoom.py", 7)) == "scipy/zoom.py:7 (zoom)"
     assert frame_words(Frame("sleep")) == "sleep"
+
+
+@pytest.mark.parametrize(
+    ("through", "takes", "keywords", "words"),
+    [
+        (None, None, {"num_workers": 2}, "num_workers=2 there"),
+        ("timm", None, {"num_workers": 2}, "num_workers=2 if timm lets you pass it"),
+        (
+            "pytorch_tabnet",
+            None,
+            {"num_workers": 2, "persistent_workers": True},
+            "num_workers=2, persistent_workers=True if pytorch_tabnet lets you pass them",
+        ),
+        ("transformers", "TrainingArguments", {"dataloader_num_workers": 2}, "=2 in its TrainingArguments"),
+    ],
+)
+def test_arguments_of_what_a_library_constructs_are_set_if_it_takes_them(
+    through: str | None, takes: str | None, keywords: dict[str, SettingValue], words: str
+) -> None:
+    edit = LineEdit("DataLoader", LINE, keywords, through=through, takes=takes)
+    assert plain(tuple(edit_words(edit, with_arguments=True))).endswith(words)
 
 
 def test_each_view_of_a_finding_ends_with_all_others_and_sums_to_one() -> None:

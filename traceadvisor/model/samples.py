@@ -58,7 +58,8 @@ class OnlyCall:
     """Whether the function also calls it outside of its loops."""
 
     has_fixed_arguments: bool = False
-    """Whether its arguments are only constants, globals and attributes of ``self``."""
+    """Whether its arguments are only constants, globals and attributes of ``self`` in all calls of this name in sampled
+    functions, none of which changes these; and it is called by a global name, without a sign that it keeps state."""
 
 
 OWN_WORK = SampledFrame("TraceAdvisor")

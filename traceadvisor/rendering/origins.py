@@ -62,7 +62,11 @@ def edit_words(edit: LineEdit, *, with_arguments: bool) -> Iterator[str | Span]:
     if with_arguments and edit.keywords:
         yield ": set "
         yield Span(", ".join(f"{name}={value!r}" for name, value in edit.keywords.items()), Mark.CODE)
-        by = f" by way of {edit.through}" if edit.through else " there"
+        by = (
+            f" if {edit.through} lets you pass {'it' if len(edit.keywords) == 1 else 'them'}"
+            if edit.through
+            else " there"
+        )
         yield from (" in its ", Span(edit.takes, Mark.CODE)) if edit.takes else (by,)
         if edit.unchanged:
             yield f" ({edit.unchanged})"

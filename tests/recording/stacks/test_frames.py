@@ -2,6 +2,7 @@ import dis
 import sys
 from pathlib import Path
 from textwrap import dedent, indent
+from time import process_time_ns
 from types import CodeType, FrameType
 from typing import Any
 
@@ -207,3 +208,85 @@ def test_without_columns_no_call_is_known_and_very_long_code_is_left_out() -> No
     long = code_of("def f():\n" + "    g(1, 2, 3)\n" * 6000 + indent(LOOP, "    "))
     assert list(only_calls([long])) == []
     assert list(only_calls([long, code])) == list(only_calls([code, long])) == list(only_calls([code])) != []
+
+
+def is_fixed(body: str, more: str = "") -> bool:
+    """Whether the arguments of the calls of ``make`` in methods of a class, one of them with this body, are fixed."""
+    methods = (
+        f"    def __init__(self):\n        self.size = 3\n    def load(self, i):\n{indent(dedent(body), '        ')}\n"
+    )
+    module = compile(f"class Data:\n{methods}{indent(dedent(more), '    ')}\n", "/project/train.py", "exec")
+    return any(one.has_fixed_arguments for one in only_calls([module]) if one.name == "make")
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["make(self.size)", "make(3, [1, 2, 3, 4], k=SIZE)", "make(-self.size[0] * 2, (A, B.c))", "x = make(self.a.size)"],
+)
+def test_constants_globals_and_attributes_are_fixed_arguments(call: str) -> None:
+    assert is_fixed(call)
+    assert is_fixed(call, "def make(size):\n    return torch.hann_window(size) * SIZE")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "make(i)",
+        "make(self)",
+        "make(other())",
+        "make(lambda: i)",
+        "make([one for one in range(3)])",
+        "make(*i)",
+        "make((i := 3))",
+        "self.make()",
+        "self.reader.make()",
+        "i.make()",
+        "READER.make()",
+        "self.i = i\nreturn make(self.i)",
+        "self.table[0] = i\nreturn make(self.table)",
+        "self.table[i + other(i, i, i)] += 1\nreturn make(self.table)",
+        "self.items.append(i)\nreturn make(self.items)",
+        "global SIZE\nSIZE = i\nreturn make(SIZE)",
+        "make(self.rng)",
+        "make(self.next_index)",
+    ],
+)
+def test_what_may_differ_each_time_is_no_fixed_argument(body: str) -> None:
+    assert not is_fixed(body)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "def a(self, i):\n    make(i)\n    make(i + 1)",
+        "def a(self, i):\n    self.make(i)",
+        "def a(self, i):\n    self.size = i",
+        "def make(size):\n    return torch.rand(size)",
+        "def make(size):\n    return draw(size)\ndef draw(size):\n    return random.random()",
+        "def make(size):\n    yield size",
+        "def make(size):\n    return [FILE.read(one) for one in range(size)]",
+        "def make(size):\n    global count\n    count = count + 1\n    return count",
+        "def f():\n    n = 0\n    def make(size):\n        nonlocal n\n        n += 1\n        return n",
+    ],
+)
+def test_all_uses_of_a_name_and_its_function_decide_whether_its_arguments_are_fixed(more: str) -> None:
+    assert is_fixed("make(self.size)")
+    assert not is_fixed("make(self.size)", more)
+
+
+@pytest.mark.parametrize(
+    "call", ["random.random()", "random()", "time.time()", "time()", "next(IT)", "torch.rand(3)", "torch.randn(self.n)"]
+)
+def test_draws_readers_and_clocks_have_no_fixed_arguments(call: str) -> None:
+    assert not any(one.has_fixed_arguments for one in only_calls([code_of(f"def f(self):\n    return {call}\n")]))
+
+
+def test_looking_for_fixed_arguments_takes_time_in_proportion_to_the_calls() -> None:
+    def cost_ns(count: int) -> int:
+        lines = "".join(f"    make{place}(self.size, {place})\n" for place in range(count))
+        code = compile(f"def f(self):\n{lines}", "/project/train.py", "exec")
+        before_ns = process_time_ns()
+        assert len(list(only_calls([code]))) == count
+        return process_time_ns() - before_ns
+
+    assert min(cost_ns(1200) for _ in range(3)) < 16 * min(cost_ns(150) for _ in range(3))

@@ -350,7 +350,15 @@ def test_a_function_whose_arguments_are_no_part_of_a_sample_is_called_once(
     assert found.locations[0] == Location("train.py", 31, "__getitem__")
 
 
-def test_numbers_that_python_draws_one_by_one_are_drawn_with_one_call(tmp_path: Path) -> None:
-    found = _captured(tmp_path, 0, _loading(80, ITEM, library("randrange", 300, "random.py"))).finding(LoaderLineCost())
+@pytest.mark.parametrize("draw", [library("randrange", 300, "random.py"), SampledFrame("getrandbits")])
+def test_numbers_that_python_draws_one_by_one_are_drawn_with_one_call(draw: SampledFrame, tmp_path: Path) -> None:
+    found = _captured(tmp_path, 0, _loading(80, ITEM, draw)).finding(LoaderLineCost())
     assert found.fix.summary.startswith("Draw all random numbers")
     assert not found.saving.is_of_place
+
+
+@pytest.mark.parametrize("name", ["randint", "uniform", "random", "choice", "rand"])
+def test_functions_that_may_draw_whole_arrays_are_not_to_be_called_once(name: str, tmp_path: Path) -> None:
+    """As those of torch and NumPy do, of which a sample has the last name only."""
+    found = _captured(tmp_path, 0, _loading(80, ITEM, SampledFrame(name))).finding(LoaderLineCost())
+    assert not found.fix.summary.startswith("Draw all random numbers")

@@ -1,6 +1,9 @@
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
@@ -9,7 +12,13 @@ from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
-from traceadvisor.rules.gpu.gpu017_dense_embedding_gradients import READ, DenseEmbeddingGradients
+from traceadvisor.rules.gpu.gpu017_dense_embedding_gradients import (
+    OF_OPTIMIZER,
+    OF_SPARSE_ADAM,
+    READ,
+    TAKES_SPARSE,
+    DenseEmbeddingGradients,
+)
 from traceadvisor.savings.interval import USUAL_RATIO
 
 CALLER = "torch/autograd/graph.py(966): _engine_run_backward"
@@ -68,7 +77,34 @@ def test_what_stays_depends_on_the_optimizer(optimizer: str, update: str, expect
     captured = Captured(_step(update=update), tmp_path).with_settings(optimizer=optimizer, parameter_count=16_000)
     found = captured.finding(DenseEmbeddingGradients())
     assert found.saving.expected_ns == pytest.approx(expected_ms * 1e6)
-    assert ("SparseAdam" in (found.fix.change or "")) is (optimizer == "Adam")
+    change = found.fix.change or ""
+    assert ("SparseAdam" in change) is (optimizer == "Adam")
+    assert (f"# {optimizer} stays as it is, without {TAKES_SPARSE.get(optimizer)}" in change) is (optimizer != "Adam")
+    assert found.caveats[0] == OF_OPTIMIZER.get(optimizer, OF_SPARSE_ADAM)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adagrad])
+@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1}, {"fused": True}, {"foreach": True}, {"maximize": True}])
+def test_the_named_options_are_those_with_which_optimizers_take_no_sparse_gradients(
+    optimizer: type[torch.optim.Optimizer], options: dict[str, Any]
+) -> None:
+    table = torch.nn.Embedding(10, 2, sparse=True)
+    update = optimizer(table.parameters(), lr=0.1, **options)  # type: ignore[call-arg]  # of each optimizer
+    table(torch.tensor([1, 2])).sum().backward()
+    raises = any(name in TAKES_SPARSE[optimizer.__name__] for name in options)
+    with pytest.raises(RuntimeError) if raises else nullcontext():
+        update.step()
+
+
+def test_with_momentum_sgd_updates_the_rows_of_all_batches() -> None:
+    table = torch.nn.Embedding(10, 2, sparse=True)
+    update = torch.optim.SGD(table.parameters(), lr=0.1, momentum=0.9)
+    for row in range(5):
+        update.zero_grad()
+        table(torch.tensor([row])).sum().backward()
+        update.step()
+    assert update.state[table.weight]["momentum_buffer"]._nnz() == 5
 
 
 def test_the_place_is_the_line_that_constructs_the_table(tmp_path: Path) -> None:
@@ -122,6 +158,35 @@ def test_tables_of_one_size_count_by_their_gradients_and_calls(
     for number in range(gradients):
         builder.op("torch::autograd::AccumulateGrad", 50_010 + number, 50_011 + number, dims=[[1000, 8]])
     assert evidence(finding(DenseEmbeddingGradients(), builder, tmp_path), "the tables' part of its parameters") == part
+
+
+@pytest.mark.parametrize(
+    ("passes", "in_pass", "roots", "tables"),
+    [(1, 2, 0, 2), (1, 2, 1, 2), (2, 1, 2, 1), (2, 1, 0, 2), (2, 2, 2, 2)],
+    ids=["user and item", "with a loss", "accumulation", "accumulation without losses", "two tables, accumulation"],
+)
+@pytest.mark.parametrize("by_engine", [True, False])
+def test_tables_of_one_size_are_counted_within_a_backward_pass(
+    passes: int, in_pass: int, roots: int, tables: int, tmp_path: Path, *, by_engine: bool
+) -> None:
+    """No other gradient of the steps tells how many passes there are."""
+    builder = TraceBuilder()
+    for at in builder.steps(3, 100_000):
+        for number in range(passes):
+            begins = at + 20_000 * number
+            if roots and by_engine:
+                builder.python(ENGINE, begins, begins + 15_000)
+            elif roots:
+                builder.op("aten::ones_like", begins, begins + 1, dims=[[], []])
+            for place in range(in_pass):
+                start = begins + 10 + 7_000 * place
+                builder.op("autograd::engine::evaluate_function: EmbeddingBackward0", start, start + 6_000)
+                builder.op(EMBEDDING, start, start + 6_000, dims=[[9, 8], [9]], values=["", "", "1000"])
+                builder.op("torch::autograd::AccumulateGrad", start + 6_001, start + 6_002, dims=[[1000, 8]])
+        builder.optimizer(at + 50_000, at + 90_000).op("aten::mul_", at + 50_000, at + 90_000)
+    found = finding(DenseEmbeddingGradients(), builder, tmp_path)
+    assert evidence(found, "embedding tables") == tables
+    assert evidence(found, "the tables' part of its parameters") == 1
 
 
 def test_without_a_capture_the_optimizer_has_no_known_part(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from traceadvisor.rules.idle.python_fixes import (
     FOR_LOCK,
     FOR_PROCESSES,
     KEPT,
+    OF_DRAWS,
     OF_LARGE_OPERATORS,
     OF_LISTS,
     OF_LOOP,
@@ -667,6 +668,24 @@ def test_only_code_that_another_process_could_run_is_to_run_there(call: str, fix
     found = finding(PythonOverhead(), _in_update(call), tmp_path)
     assert found.fix.summary == fix
     assert found.saving.is_of_place is (fix in OF_PLACES)
+
+
+@pytest.mark.parametrize(
+    ("call", "drawn"),
+    [
+        ("<built-in method random of Random object at 0x7f00>", "random.random"),
+        ("<built-in method getrandbits of Random object at 0x7f00>", "random.getrandbits"),
+        ("random.py(330): randrange", "random.randrange"),
+        ("<built-in method randint of type object at 0x7f00>", None),
+        ("<built-in method random of numpy.random._generator.Generator object at 0x7f00>", None),
+        ("<built-in method uniform of numpy.random.mtrand.RandomState object at 0x7f00>", None),
+    ],
+)
+def test_only_numbers_that_python_draws_one_by_one_are_to_be_drawn_with_one_call(
+    call: str, drawn: str | None, tmp_path: Path
+) -> None:
+    summary = finding(PythonOverhead(), _in_update(call), tmp_path).fix.summary
+    assert (summary == OF_DRAWS.format(drawn)) if drawn else not summary.startswith("Draw all")
 
 
 def test_the_function_of_a_library_that_runs_the_training_is_not_to_be_called_less_often(tmp_path: Path) -> None:

@@ -27,13 +27,19 @@ def has_gradient_readers(observation: Observation) -> bool:
     trace, calls = observation.trace, observation.trace.python_calls
     if _called(observation, lambda file, _: file == _CLIPPING).any():
         return True
-    runs = name_mask(trace.names, _RUN.match)[calls.name_id]
-    inside = _spans(observation, runs)
+    inside = backward_runs(observation)
     modules = name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id]
     inside -= _spans(observation, modules | _called(observation, lambda file, _: file.startswith(_RECOMPUTING)))
     hooks = _called(observation, lambda file, _: not file.startswith("torch/") and not is_of_capture(file))
     threads = np.append(observation.named_backward.thread, observation.thread)
     return bool((hooks & among(calls.thread, threads) & inside.contains(calls.start_ns)).any())
+
+
+def backward_runs(observation: Observation) -> SpanSet:
+    """Return the time in which the engine runs, a span for each backward pass; none without recorded Python calls."""
+    trace = observation.trace
+    runs: Mask = name_mask(trace.names, _RUN.match)[trace.python_calls.name_id]
+    return _spans(observation, runs)
 
 
 def _called(observation: Observation, is_wanted: Callable[[str, str], bool]) -> Mask:

@@ -96,9 +96,11 @@ def transforms(called: Frame | None) -> bool:
     return called is not None and ((called.file or "").startswith(CHANGING_FILES) or called.function in CHANGERS)
 
 
-DRAWS = frozenset({"random", "getrandbits", "randrange", "randint", "uniform", "gauss", "choice"})
+_DRAWS = frozenset({"getrandbits", "Random.getrandbits", "Random.random"})
+"""Functions of Python's ``random`` written in C. Samples have these names without the class: ``random`` may be NumPy's,
+which draws whole arrays."""
 
 
 def draws_singly(called: Frame | None) -> bool:
     """Whether a called function is one of Python's ``random``, which draws number by number."""
-    return called is not None and (called.file == "random.py" or (called.file is None and called.function in DRAWS))
+    return called is not None and (called.file == "random.py" or (called.file is None and called.function in _DRAWS))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dis
+import inspect
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from types import CodeType
 
@@ -36,6 +38,26 @@ _MOST_FILES = 4096
 _NAMES_CALLEE = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")
 _CALLS = ("CALL", "PRECALL")
 """Beginnings of the names of instructions that call; Python 3.11 runs functions written in C in the second one."""
+
+_FIXED = (
+    *("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_GLOBAL", "LOAD_ATTR", "BUILD_", "BINARY_", "UNARY_", "LIST_EXTEND"),
+    *("SET_UPDATE", "KW_NAMES", "PRECALL", "PUSH_NULL", "EXTENDED_ARG", "NOP", "CACHE"),
+)
+"""Beginnings of the names of instructions that compute the same from the same constants, globals and attributes."""
+
+_GLOBALS = ("LOAD_GLOBAL", "LOAD_ATTR")
+_JOINED = sys.version_info >= (3, 12)
+"""Whether Python loads a method as an attribute, with a flag."""
+
+_RUNS_ON = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Flags of functions whose result is used up."""
+
+_CHANGING = re.compile(
+    r"rand|rng|seed|generator|iter$|shuffle|choice|permut|bernoulli|multinomial|dropout|gauss|poisson|variate|next|uuid"
+    r"|^(?:sample|normal|uniform|exponential|integers)_?$|^_*(?:read|recv|receive|fetch|poll|pop)"
+    r"|^(?:get|send|input|accept|now|today|utcnow)$|time(?:_ns)?$|counter|monotonic|clock"
+)
+"""Functions and objects that give something else each time: draws, iterators, readers and clocks."""
 
 _LONGEST_CODE = 1 << 16
 """Bytes of a function's code; in longer ones, calls of C functions are not named."""
@@ -100,20 +122,23 @@ def only_calls(codes: Iterable[CodeType]) -> Iterator[OnlyCall]:
     of the training rather than that of imports before it.
     """
     inside: dict[int, CodeType] = {}
-    waiting, length = list(codes), 0
+    waiting, length, is_whole = list(codes), 0, True
     while waiting:
         code = waiting.pop()
-        if id(code) not in inside and length + len(code.co_code) <= _LONGEST_CODE:
+        is_short = length + len(code.co_code) <= _LONGEST_CODE
+        is_whole = is_whole and is_short
+        if id(code) not in inside and is_short:
             inside[id(code)] = code
             length += len(code.co_code)
             waiting += [one for one in code.co_consts if isinstance(one, CodeType)]
     uses = [(code, _Uses(code)) for code in inside.values()]
     elsewhere = {name for _, one in uses for name in one.without_call}
+    fixed = _fixed_names(uses) if is_whole else frozenset()
     for code, found in uses:
         lines = [line for _, _, line in code.co_lines() if line]
         names = (_text(shown(code.co_filename)), _text(code.co_name), min(lines, default=0), max(lines, default=0))
         for name, calls in found.calls.items():
-            in_loop = [line for line, repeats, _ in calls if repeats]
+            in_loop = [line for line, repeats in calls if repeats]
             is_single = len(calls) == 1
             if name not in elsewhere and (is_single or len(in_loop) == 1):
                 yield OnlyCall(
@@ -121,12 +146,18 @@ def only_calls(codes: Iterable[CodeType]) -> Iterator[OnlyCall]:
                     _text(name),
                     calls[0][0] if is_single else in_loop[0],
                     has_calls_outside_loops=not is_single,
-                    has_fixed_arguments=all(is_fixed for *_, is_fixed in calls),
+                    has_fixed_arguments=name in fixed,
                 )
 
 
 class _Uses:
     """The calls of a function's code, and the other uses of names, by their places in the source."""
+
+    changed: set[str]
+    """Globals and attributes that it changes, and itself if it keeps a variable of a function around it."""
+
+    arguments: dict[str, list[frozenset[str] | None]]
+    """The globals and attributes in the arguments of each call by name; None for arguments that may differ."""
 
     def __init__(self, code: CodeType) -> None:
         instructions = list(dis.get_instructions(code))
@@ -135,17 +166,25 @@ class _Uses:
         for one in loads:
             at[_start(one)].append(one)
         attributes = _attributes(instructions)
-        jumps = [(one.argval, one.offset) for one in instructions if "BACKWARD" in one.opname]
-        called = dict[object, tuple[str, int, bool, bool]]()
-        for one in instructions:
+        loops = {one.argval: one.offset for one in instructions if "BACKWARD" in one.opname}  # the last jump to each
+        called, latest, until = dict[object, tuple[str, int, bool]](), dict[object, int](), -1
+        self.changed = set()
+        self.arguments = defaultdict[str, list[frozenset[str] | None]](list)
+        for place, one in enumerate(instructions):
+            until = max(until, loops.get(one.offset, -1))
+            repeats = one.offset <= until
+            if one.opname in _NAMES_CALLEE:
+                latest[one.positions] = place
+            self.changed.update(_changed(code, instructions[max(place - 2, 0) : place + 1], repeats=repeats))
+            if one.opname == "STORE_SUBSCR":
+                self.changed.update(load.argval for load in at[_start(one)] if load.opname in _GLOBALS)
             if one.opname.startswith("CALL") and one.positions and (load := _callee(one, at[_start(one)], attributes)):
-                repeats = any(start <= one.offset <= end for start, end in jumps)
-                is_fixed = _has_fixed_arguments(one, instructions)
-                place = load.argval, one.positions.lineno or 0, repeats, is_fixed
-                called[load.positions] = max(place, called.get(load.positions, place))  # Python may compile code twice
-        self.calls = defaultdict[str, list[tuple[int, bool, bool]]](list)
-        for name, line, repeats, is_fixed in called.values():
-            self.calls[name].append((line, repeats, is_fixed))
+                use = load.argval, one.positions.lineno or 0, repeats
+                called[load.positions] = max(use, called.get(load.positions, use))  # Python may compile code twice
+                self.arguments[load.argval].append(_fixed_arguments(instructions, latest.get(load.positions, 0), place))
+        self.calls = defaultdict[str, list[tuple[int, bool]]](list)
+        for name, line, repeats in called.values():
+            self.calls[name].append((line, repeats))
         self.without_call = {one.argval for one in loads if one.positions not in called and one.opname != "LOAD_FAST"}
         self.without_call |= {text for text in code.co_consts if isinstance(text, str)}
         for one, following in pairwise(instructions):
@@ -153,26 +192,68 @@ class _Uses:
                 self.without_call.add(one.argval)
 
 
+def _fixed_names(uses: Sequence[tuple[CodeType, _Uses]]) -> frozenset[str]:
+    """The functions that are called by their names alone, with the same arguments each time, and keep no state.
+
+    No argument is a variable or a call, or changes while one of these codes runs, and none of these functions uses a
+    name that does.
+    """
+    changing = {name for code, one in uses if code.co_name != "__init__" for name in one.changed}
+    changing |= {code.co_name for code, _ in uses if code.co_flags & _RUNS_ON}
+    changing |= {name for code, _ in uses for name in code.co_names if _CHANGING.search(name)}
+    while more := {code.co_name for code, _ in uses if not changing.isdisjoint(_names(code))} - changing:
+        changing |= more
+    arguments = defaultdict[str, list[frozenset[str] | None]](list)
+    for _, one in uses:
+        for name, found in one.arguments.items():
+            arguments[name] += found
+    return frozenset(
+        name
+        for name, found in arguments.items()
+        if name not in changing and all(one is not None and changing.isdisjoint(one) for one in found)
+    )
+
+
+def _names(code: CodeType) -> set[str]:
+    """The globals and attributes that a function, or one inside it, uses."""
+    return set(code.co_names).union(*(_names(one) for one in code.co_consts if isinstance(one, CodeType)))
+
+
+def _changed(code: CodeType, instructions: Sequence[dis.Instruction], *, repeats: bool) -> Iterable[str]:
+    """The global, attribute or function whose value an instruction changes, or may change by a method.
+
+    ``instructions``: it and two before, ``repeats``: whether it is in a loop.
+    """
+    *before, one = instructions
+    if one.opname in ("STORE_ATTR", "STORE_GLOBAL") or (repeats and one.opname == "STORE_NAME"):
+        return (one.argval,)
+    if one.opname == "STORE_DEREF" and one.argval in code.co_freevars:
+        return (code.co_name,)
+    is_method = one.opname == "LOAD_METHOD" or (_JOINED and one.opname == "LOAD_ATTR" and bool((one.arg or 0) & 1))
+    is_of_own = is_method and [each.argval for each in before[:1]] == ["self"] and before[-1].opname == "LOAD_ATTR"
+    return (before[-1].argval,) if is_of_own else ()
+
+
+def _fixed_arguments(instructions: Sequence[dis.Instruction], first: int, call: int) -> frozenset[str] | None:
+    """The globals and attributes in a call's arguments; None unless it has nothing else but constants.
+
+    ``first``, ``call``: the places where it loads what it calls, and calls it. That must be a global by itself. Of
+    variables, only attributes of ``self`` count.
+    """
+    if instructions[first].opname not in ("LOAD_GLOBAL", "LOAD_NAME"):
+        return None
+    names = set[str]()
+    for one, after in pairwise(islice(instructions, first + 1, call + 1)):
+        is_own = one.argval == "self" and one.opname.startswith("LOAD_FAST") and after.opname == "LOAD_ATTR"
+        if not (is_own or one.opname.startswith(_FIXED)):
+            return None
+        if one.opname in _GLOBALS:
+            names.add(one.argval)
+    return frozenset(names)
+
+
 def _start(one: dis.Instruction) -> tuple[int | None, int | None] | None:
     return (one.positions.lineno, one.positions.col_offset) if one.positions else None
-
-
-def _has_fixed_arguments(call: dis.Instruction, instructions: Sequence[dis.Instruction]) -> bool:
-    """Whether a call names no variable but ``self``, and calls nothing inside."""
-    where = call.positions
-    if where is None or None in where:
-        return False
-    inside = [
-        one
-        for one in instructions
-        if (at := one.positions)
-        and None not in at
-        and (where.lineno, where.col_offset) <= (at.lineno, at.col_offset)
-        and (at.end_lineno, at.end_col_offset) <= (where.end_lineno, where.end_col_offset)
-    ]
-    variables = {one.argval for one in inside if one.opname.startswith(("LOAD_FAST", "LOAD_DEREF"))}
-    nested = [one for one in inside if one.opname.startswith("CALL") and one.positions != where]
-    return variables <= {"self"} and not nested
 
 
 def _attributes(instructions: Sequence[dis.Instruction]) -> dict[int, dis.Instruction]:

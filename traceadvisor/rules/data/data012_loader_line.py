@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS
 from traceadvisor.analysis.operators.user_functions import user_functions
-from traceadvisor.analysis.sampled.loader_frames import DRAWS, draws_singly, transforms
+from traceadvisor.analysis.sampled.loader_frames import draws_singly, transforms
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Option, Skipped, Unit
 from traceadvisor.model.location import Location
@@ -247,8 +247,7 @@ def _kept_call(line: LoaderLine, facts: Facts) -> OnlyCall | None:
     samples, owner = facts.run.loading_samples, line.location.owner
     called = owner.function if line.calls_own and owner else line.location.function
     found = [one for one in samples.only_calls if one.name == called] if samples else []
-    is_drawn = any(one.name in DRAWS for one in (samples.only_calls if samples else ()) if one.function == called)
-    return found[0] if found and all(one.has_fixed_arguments for one in found) and not is_drawn else None
+    return found[0] if found and all(one.has_fixed_arguments for one in found) else None
 
 
 def _remedy(line: LoaderLine, facts: Facts, kept: OnlyCall | None) -> _Remedy:

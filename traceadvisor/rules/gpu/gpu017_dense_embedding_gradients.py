@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, prod
+from typing import TypeVar
 
 import numpy as np
 
-from traceadvisor.analysis.operators.gradient_readers import has_gradient_readers
+from traceadvisor.analysis.operators.gradient_readers import backward_runs, has_gradient_readers
 from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_named
@@ -23,6 +24,10 @@ from traceadvisor.savings.interval import most_undisturbed_ns, stretch
 _ROWS_AT = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
 """Argument with the number of rows of the table; the gradient of the output and the indices come first."""
 
+_Key = TypeVar("_Key")
+_Gradient = tuple[tuple[int, ...], int]
+"""The shape of one, and the number of its backward pass."""
+
 MOST_SHOWN = 8
 """Sizes of tables in the change."""
 
@@ -35,8 +40,17 @@ WITH_SPARSE_ADAM = """\
 sparse = torch.optim.SparseAdam([one.weight for one in tables], lr=lr)  # zero_grad() and step() beside the other one
 # the other parameters keep their optimizer"""
 
-TAKES_SPARSE = frozenset({"SGD", "Adagrad"})
-"""Optimizers that take sparse gradients themselves."""
+TAKES_SPARSE = {"SGD": "weight_decay, momentum and fused", "Adagrad": "weight_decay and fused"}
+"""Optimizers that take sparse gradients themselves, and the options without which they do.
+
+SGD raises no error with momentum, but this then holds each batch's rows once more, in all later steps.
+"""
+
+OF_OPTIMIZER = {
+    "SGD": "With sparse gradients, SGD fails if weight_decay or fused is set, and saves no time with momentum.",
+    "Adagrad": "With sparse gradients, Adagrad fails if weight_decay or fused is set.",
+}
+OF_SPARSE_ADAM = "SparseAdam changes numerics and has no weight decay: check that training still converges."
 
 
 @frozen
@@ -50,6 +64,8 @@ class _Table:
     """Indices that a step looks up in all of them."""
 
     count: int
+    updates: int
+    """Their gradients in all typical steps; 0 if unknown."""
 
     @property
     def elements(self) -> int:
@@ -123,7 +139,7 @@ class DenseEmbeddingGradients(Rule):
         if used > self.most_used_share:
             return Clear("rows that a batch uses", used, self.most_used_share, Unit.SHARE)
         backward, optimizer = _claims(facts, rows)
-        part = _part_of_parameters(facts, whole, gradients)
+        part = _part_of_parameters(facts, tables, gradients)
         claims = backward | _beginnings(optimizer, part)
         update_ns = part * facts.per_step_ns(optimizer)
         dense_ns = facts.per_step_ns(backward) + update_ns
@@ -160,7 +176,7 @@ class DenseEmbeddingGradients(Rule):
             ),
             locations=tuple(dict.fromkeys(one.place for one in made)) or facts.locations(rows),
             caveats=(
-                "SparseAdam changes numerics and has no weight decay: check that training still converges.",
+                OF_OPTIMIZER.get(_optimizer(facts), OF_SPARSE_ADAM),
                 "Hooks that read gradients, and clip_grad_norm_, may not take sparse ones.",
             ),
         )
@@ -209,58 +225,95 @@ def _change(facts: Facts, tables: Sequence[_Table], made: Sequence[Constructed])
     for one in tables[:MOST_SHOWN]:
         size = (one.rows, one.width)
         places = [f"{each.place.file}:{each.place.line}" for each in made if (each.rows, each.width) == size]
-        remark = ", ".join((*places, f"{one.count} table{'s' * (one.count > 1)}"))
+        remark = ", ".join((*dict.fromkeys(places), f"{one.count} table{'s' * (one.count > 1)}"))
         lines.append(f"    torch.nn.{one.module}({one.rows}, {one.width}, sparse=True),  # {remark}")
     if len(tables) > MOST_SHOWN:
         lines.append(f"    # and the same for {len(tables) - MOST_SHOWN} other sizes")
     name = _optimizer(facts)
-    return "\n".join((*lines, "]", f"# {name} stays as it is" if name in TAKES_SPARSE else WITH_SPARSE_ADAM))
+    stays = f"# {name} stays as it is, without {TAKES_SPARSE[name]}" if name in TAKES_SPARSE else WITH_SPARSE_ADAM
+    return "\n".join((*lines, "]", stays))
 
 
-def _tables(facts: Facts, rows: Int64, gradients: Counter[tuple[int, ...]]) -> tuple[_Table, ...]:
+def _tables(facts: Facts, rows: Int64, gradients: Sequence[_Gradient]) -> tuple[_Table, ...]:
     """Return the tables of some backward passes, the largest first, with the indices that a step looks up in them.
 
-    ``gradients``: accumulated ones by shape. Tables of one size are as many as its gradients in a backward pass,
-    unless other layers have such weights: at most one per call.
+    ``gradients``: accumulated ones. Tables of one size are as many as its gradients in a backward pass, unless other
+    layers have such weights: at most one per call.
     """
-    trace, found, calls = facts.trace, dict[tuple[str, int, int], int](), Counter[tuple[str, int, int]]()
+    trace, found, calls = facts.trace, dict[tuple[str, int, int], int](), list[tuple[tuple[str, int, int], int]]()
     columns = (
         column.at(rows, np.int32(NONE)).tolist() for column in (trace.details.dims_id, trace.details.concrete_id)
     )
-    for name_id, dims, values in zip(trace.events.name_id[rows].tolist(), *columns, strict=True):
+    passes = _passes(facts, trace.events.start_ns[rows])
+    for name_id, dims, values, number in zip(trace.events.name_id[rows].tolist(), *columns, passes, strict=True):
         name = trace.names[name_id]
         shapes, concrete = (trace.texts[text] if text != NONE else "" for text in (dims, values))
         inputs = read_inputs(shapes, "", concrete)
-        count, width, used = inputs.value(_ROWS_AT[name]), inputs.shape(0)[-1:], inputs.shape(1)
-        if isinstance(count, int) and count > 0 and width and used:
+        count, width, indices = inputs.value(_ROWS_AT[name]), inputs.shape(0)[-1:], inputs.shape(1)
+        if isinstance(count, int) and count > 0 and width and indices:
             key = ("EmbeddingBag" if "bag" in name else "Embedding", count, width[0])
-            found[key] = found.get(key, 0) + prod(used)
-            calls[key] += 1
-    steps = max(facts.step_count, 1)
-    passes = max(min(gradients.values(), default=0), steps)
-    tables = [
-        _Table(key[1], key[2], key[0], ceil(used / steps), max(min(calls[key], gradients[key[1:]]) // passes, 1))
-        for key, used in found.items()
-    ]
+            found[key] = found.get(key, 0) + prod(indices)
+            calls.append((key, number))
+    steps, of_calls, of_gradients = max(facts.step_count, 1), _in_passes(calls), _in_passes(gradients)
+    tables = []
+    for key, used in found.items():
+        (called, in_pass), (updates, updated) = of_calls[key], of_gradients.get(key[1:], (0, 0))
+        count = max(min(in_pass, updated), 1)
+        tables.append(_Table(key[1], key[2], key[0], ceil(used / steps), count, min(called, updates)))
     return tuple(sorted(tables, key=lambda one: -one.rows * one.width))
 
 
-def _gradients(facts: Facts) -> Counter[tuple[int, ...]]:
-    """Return how many gradients of each shape typical steps accumulate; none without recorded shapes."""
+def _gradients(facts: Facts) -> tuple[_Gradient, ...]:
+    """Return the shapes of gradients that typical steps accumulate, each with the number of its backward pass."""
     trace = facts.trace
     rows = rows_named(trace, Kind.OPERATOR, lambda name: name == "torch::autograd::AccumulateGrad")
     rows = rows[facts.steps.typical_windows.contains(trace.events.start_ns[rows])]
+    return tuple(
+        (shape, number)
+        for shape, number in zip(_shapes(facts, rows), _passes(facts, trace.events.start_ns[rows]), strict=True)
+        if shape
+    )
+
+
+def _shapes(facts: Facts, rows: Int64) -> list[tuple[int, ...]]:
+    """Return the shape of the first argument of some operators; empty for a number, and where none is recorded."""
+    trace = facts.trace
     dims = trace.details.dims_id.at(rows, np.int32(NONE)).tolist()
-    shapes = (read_inputs(trace.texts[text], "", "").shape(0) for text in dims if text != NONE)
-    return Counter(filter(None, shapes))
+    return [read_inputs(trace.texts[text], "", "").shape(0) if text != NONE else () for text in dims]
 
 
-def _part_of_parameters(facts: Facts, elements: int, gradients: Counter[tuple[int, ...]]) -> float:
-    """Return the part of all parameters that tables of so many elements have, by the gradients if these are known."""
-    passes = max(min(gradients.values(), default=0), facts.step_count, 1)
-    whole = sum(prod(shape) * count for shape, count in gradients.items()) / passes
-    whole = whole if whole >= elements else facts.settings.parameter_count or 0
-    return min(elements / whole, 1.0) if whole else 0.0
+def _passes(facts: Facts, times_ns: Int64) -> list[int]:
+    """Return the number of the backward pass at each time, or of the step where none is known.
+
+    A pass begins with a call of the engine, or where none was recorded with the gradient of a loss: ones like a number.
+    """
+    starts_ns = backward_runs(facts.observation).starts_ns
+    if not starts_ns.size:
+        rows = rows_named(facts.trace, Kind.OPERATOR, lambda name: name == "aten::ones_like")
+        is_loss = [not shape for shape in _shapes(facts, rows)]
+        starts_ns = facts.trace.events.start_ns[rows[np.array(is_loss, dtype=np.bool_)]]
+    if not starts_ns.size:
+        starts_ns = np.array([step.host_start_ns for step in facts.steps.steps], dtype=np.int64)
+    found: list[int] = np.sort(starts_ns).searchsorted(times_ns, side="right").tolist()
+    return found
+
+
+def _in_passes(numbered: Iterable[tuple[_Key, int]]) -> dict[_Key, tuple[int, int]]:
+    """Return how many there are of each key, and at most in one pass; ``numbered``: each with its pass."""
+    found = dict[_Key, tuple[int, int]]()
+    for (key, _), count in Counter(numbered).items():
+        whole, most = found.get(key, (0, 0))
+        found[key] = (whole + count, max(most, count))
+    return found
+
+
+def _part_of_parameters(facts: Facts, tables: Sequence[_Table], gradients: Sequence[_Gradient]) -> float:
+    """Return the part of all parameters that some tables have, by the gradients if theirs are known."""
+    updated = sum(one.rows * one.width * one.updates for one in tables)
+    if updated > 0:
+        return min(updated / sum(prod(shape) for shape, _ in gradients), 1.0)
+    whole = facts.settings.parameter_count or 0
+    return min(sum(one.elements for one in tables) / whole, 1.0) if whole else 0.0
 
 
 def _claims(facts: Facts, rows: Int64) -> tuple[SpanSet, SpanSet]:

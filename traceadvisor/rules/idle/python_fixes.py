@@ -152,7 +152,8 @@ def _remedy_of(facts: Facts, site: CallSite, frame: Frame) -> tuple[str, bool] |
         return OF_LOOP.format(frame.function), True
     if _READS_LISTS.match(site.callee or ""):
         return OF_LISTS.format(frame.function), True
-    return (OF_DRAWS.format(f"random.{frame.function}"), False) if draws_singly(frame) else None
+    drawn = f"random.{frame.function.removeprefix('Random.')}"
+    return (OF_DRAWS.format(drawn), False) if draws_singly(frame) else None
 
 
 def _reports(frame: Frame | None) -> bool:
