@@ -670,12 +670,11 @@ class Report:
         return bool(self.memory) or any(one.steps or one.step_now_ns for one in self.recordings)
 
     def __repr__(self) -> str:
-        """One line: how much it holds, and its first finding."""
+        """One line: how much it holds, and its first finding that was not refuted."""
         parts = [_counted(len(self.recordings), "recording"), _counted(len(self.findings), "finding")]
         if self.memory:
             parts.insert(0, _counted(len(self.memory), "memory snapshot"))
-        if self.findings:
-            first = self.findings[0]
+        if first := next((one for one in self.findings if not one.is_refuted), None):
             parts.append(f"first: {first.finding.rule.id} {first.finding.rule.title} ({first.saving_share:.1%})")
         return f"<Report: {clipped(one_line(clean(', '.join(parts))), LONGEST_REPR)}>"
 
