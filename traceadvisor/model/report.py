@@ -513,6 +513,9 @@ class RecordedFinding:
     of_inference: bool = False
     """Whether nothing in the recording shows training: a share of the run is no training time."""
 
+    of_mean_step: bool = False
+    """Whether ``step_ns`` is the mean of the undisturbed steps, and far from their median: few steps are long."""
+
     def __post_init__(self) -> None:
         if not self.recording_ids:
             raise ValueError("a finding of no recording")
