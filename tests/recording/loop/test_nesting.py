@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from traceadvisor.recording.loop.nesting import loops_around
+from traceadvisor.recording.loop.period import loops_around
 
 RUNS = """
 def update(found):

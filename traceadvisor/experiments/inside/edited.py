@@ -85,14 +85,14 @@ class Edited(Switch):
         """Why the edit cannot alternate after all: this run uses a file of it that is none of the loaded modules."""
         if not self.apart and (used := self._used_other()):
             self.apart = KeptApart(Apart.OTHER_FILE, Path(used).name)
-        if not self.apart and self._read and (loaded := self._read.loaded_by_workers()):
+        if not self.apart and self._read and (loaded := self._read.found(is_code=True)):
             self.apart = KeptApart(Apart.SPAWNED, Path(loaded[0]).name)
         return f"{self.apart.reason.value} ({self.apart.at})" if self.apart else None
 
     def _used_other(self) -> str | None:
         """A file that was read, or loaded later, or is new and named by what is loaded."""
         loaded = _loaded(self._code)
-        read = self._read.found() if self._read else []
+        read = self._read.found(is_code=False) if self._read else []
         text = "\n".join(_text(Path(self._code[name])) for name in loaded)
         new = [name for name in self._code if not Path(name).is_file() and _is_named(Path(name), text)]
         return next(iter([*(loaded.keys() - self._loaded), *read, *new]), None)
@@ -126,13 +126,9 @@ class ReadFiles:
         if code:
             sys.addaudithook(self._hear)
 
-    def found(self) -> list[str]:
-        """Those that were opened, other than Python."""
-        return [file for file, place in self._places.items() if self._used[place] and not file.endswith(".py")]
-
-    def loaded_by_workers(self) -> list[str]:
-        """The modules that workers loaded themselves: the code in this process is not theirs."""
-        return [file for file, place in self._places.items() if self._used[place] and file.endswith(".py")]
+    def found(self, *, is_code: bool) -> list[str]:
+        """Files other than Python that were opened, or the modules that workers loaded without this process."""
+        return [file for file, at in self._places.items() if self._used[at] and file.endswith(".py") is is_code]
 
     def _hear(self, event: str, args: tuple[object, ...]) -> None:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike):

@@ -18,7 +18,6 @@ from dataclasses import replace
 from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.steps import StepLog, Times
 from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.recording.loop.nesting import loops_around
 from traceadvisor.recording.loop.optimizer_pattern import FEWEST_STEPS, MOST_STEPS, OptimizerPattern
 from traceadvisor.recording.loop.period import Period, long_steps
 from traceadvisor.recording.loop.window import Window
@@ -44,9 +43,6 @@ _LOADER_LOST = 4
 
 BY_BATCH = -1
 """In place of the id of an optimizer, for an iteration of inference."""
-
-_LOOKED_AT = 8
-"""First optimizer steps of which the loops around them are counted."""
 
 _MARK_STEPS = "Mark the end of each iteration: call traceadvisor.step() there."
 
@@ -97,8 +93,7 @@ class LoopTracker:
         self._most_optimizer_steps = 0
         """In a step that a loader fed."""
         self._is_uncertain = False
-        self._looked_at = 0
-        self._most_loops = 0
+        self.most_loops = 0
         """Loops of the script around an optimizer step. Within a single one, each iteration makes one."""
         self._saves: list[tuple[int, int]] = []
         """Checkpoints since the last step: when each was saved, and how long it took."""
@@ -159,9 +154,6 @@ class LoopTracker:
     def optimizer_stepped(self, optimizer: int, *, at_ns: int | None = None) -> None:
         """An optimizer's step returned, or a gradient scaler skipped it; ``at_ns``: when, if not now."""
         now, period = at_ns or self._clock(), self._period
-        if self._looked_at < _LOOKED_AT:
-            self._looked_at += 1
-            self._most_loops = max(self._most_loops, loops_around())
         if period is None:
             period = self._begin(suspected=False)
             period.is_start_known = False
@@ -510,7 +502,7 @@ class LoopTracker:
             )
             return
         times_ns = self._log.undisturbed_ns()
-        if self._most_loops > 1 and 2 * self.compiled_ns() < sum(times_ns.values()) and (found := long_steps(times_ns)):
+        if self.most_loops > 1 and 2 * self.compiled_ns() < sum(times_ns.values()) and (found := long_steps(times_ns)):
             self._note_uncertain(
                 f"One step in {found.every} takes most of the time: the mean step takes {found.mean_ns / 1e6:.1f} ms, "
                 f"the median step {found.median_ns / 1e6:.1f} ms. An iteration of the training loop may hold "
