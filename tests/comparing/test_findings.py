@@ -154,13 +154,15 @@ def test_workers_are_credited_while_the_line_that_they_hide_is_not() -> None:
 def test_a_finding_is_fixed_by_the_other_way_that_its_report_proposes() -> None:
     line = finding("DATA012", 40.0, ("train.py", 10, "load"))
     workers = replace(finding("DATA002", 50.0).finding, fix=replace(line.finding.fix, settings={"num_workers": 2}))
-    folded = FoldedFinding.of(line.finding, FoldedBecause.LOAD_DECIDES)
-    row = replace(finding("DATA002", 50.0), finding=workers, folded=(folded,))
+    less = finding("DATA015", 30.0, ("train.py", 10, "load"))
+    folded = tuple(FoldedFinding.of(one.finding, FoldedBecause.LOAD_DECIDES) for one in (line, less))
+    row = replace(finding("DATA002", 50.0), finding=workers, folded=folded)
     sides = [
         RunSettings(LoaderSettings(worker_count=0), own_lines={"train.py": (*range(1, 10), number)})
         for number in (10, 99)
     ]
-    passed = [OutcomeRow(one, (ID,), Clear("data wait", 0.0, 0.05, Unit.SHARE)) for one in ("DATA002", "DATA012")]
+    rules = ("DATA002", "DATA012", "DATA015")
+    passed = [OutcomeRow(one, (ID,), Clear("data wait", 0.0, 0.05, Unit.SHARE)) for one in rules]
     base = _timed(100.0, row, settings=sides[0])
     head = [report(recording(undisturbed_ms=60.0, settings=sides[1]), outcomes=passed)]
     changes = {change.rule.id: change for change in _changes(base, head)}
@@ -168,7 +170,8 @@ def test_a_finding_is_fixed_by_the_other_way_that_its_report_proposes() -> None:
     assert {one.sign for one in changes.values()} == {ChangeSign.EDITED}
     assert changes["DATA002"].instead == line.finding.rule
     (check,) = _checks(base, head)
-    assert [one.id for one in check.rules] == ["DATA012"], "what it predicted for the edited line, not for workers"
+    assert [one.id for one in check.rules] == ["DATA012"], "what it predicted for the edited line once, not for workers"
+    assert check.predicted.expected_ns == pytest.approx(60e6)
 
 
 def test_a_script_under_another_name_has_the_same_places() -> None:

@@ -216,6 +216,66 @@ def test_a_file_that_the_run_reads_or_may_import_keeps_an_edit_apart(
     assert apart(rows) == [(Apart.OTHER_FILE, name)]
 
 
+class _Late(Dataset[Any]):
+    """Imports a module of the edit where it makes a sample."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, _: int) -> Any:
+        spec = importlib.util.spec_from_file_location(self.file.stem, self.file)
+        assert spec
+        assert spec.loader
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        return torch.ones(4), torch.ones(1)
+
+
+def test_a_file_that_only_loader_workers_import_keeps_an_edit_apart(tmp_path: Path, module: ModuleType) -> None:
+    """The functions of the module would alternate, those of the other file would stay as they are."""
+    (tmp_path / "augment.py").write_text("REACHED = 1\n")
+    training = Training()
+    training.loader = DataLoader(_Late(tmp_path / "augment.py"), batch_size=8, num_workers=1)
+
+    def train() -> None:
+        for number, (inputs, targets) in enumerate(training.loader):
+            module.wait()
+            training.step(number, inputs, targets)
+
+    rows = edited(tmp_path, SLEEP, "pass\n\ndef factor", train, ["augment.py", "test_parts.py"])
+    assert apart(rows) == [(Apart.SPAWNED, "augment.py")]
+    assert ratios(rows) == []
+
+
+def test_an_edit_of_files_that_are_not_loaded_is_kept_apart(tmp_path: Path) -> None:
+    (tmp_path / "parts_of_a_script.py").write_text(SOURCE)
+    rows = edited(tmp_path, SLEEP, "pass\n\ndef factor", Training().epoch)
+    assert apart(rows) == [(Apart.NOT_LOADED, "parts_of_a_script.py")]
+
+
+def test_a_removed_file_that_is_imported_late_keeps_an_edit_apart(
+    tmp_path: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, training = tmp_path / "late_part.py", Training()
+    late.write_text("REACHED = 1\n")
+    (tmp_path / "new.py").write_text(SOURCE.replace(SLEEP, "pass\n\ndef factor"))
+    code = {str(tmp_path / "parts_of_a_script.py"): str(tmp_path / "new.py"), str(late): str(tmp_path / "removed.py")}
+
+    def train() -> None:
+        for number, (inputs, targets) in enumerate(training.loader):
+            module.wait()
+            training.step(number, inputs, targets)
+            if number == 40:
+                found = ModuleType("late_part")
+                found.__file__ = str(late)
+                monkeypatch.setitem(sys.modules, "late_part", found)
+
+    rows = measured(plan_in(tmp_path / "out", changes=(Change(ARM, {"patch": "my.patch"}),), code=code), train)
+    assert apart(rows) == [(Apart.OTHER_FILE, "late_part.py")]
+
+
 def test_compiled_code_is_kept_apart(tmp_path: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.wait
     monkeypatch.setitem(torch._dynamo.utils.counters["frames"], "total", 1)

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
 from tests.build import TraceBuilder
+from tests.build_report import one_recording
 from tests.rendering.reading import Page
 from tests.shared import CHECKOUT
 from traceadvisor import api
@@ -29,7 +30,7 @@ from traceadvisor.model.findings import Estimate, Method, RuleMeta, Severity
 from traceadvisor.model.index import SCHEMA, FirstFinding, Index, IndexedRun, RunFigures
 from traceadvisor.model.report import Report
 from traceadvisor.model.saving import of_the_fix
-from traceadvisor.rendering.content.index import MOST_ROWS, index_document
+from traceadvisor.rendering.content.index import MOST_ROWS, index_document, run_figures
 from traceadvisor.rendering.writers.html import write
 from traceadvisor.rendering.writers.markdown import write as as_markdown
 from traceadvisor.results.json_schemas import schema_text
@@ -266,6 +267,13 @@ def test_what_cannot_be_read_is_listed_with_the_reason(making: Making, logs: Pat
 def _told(text: str) -> bytes:
     """What a cache that somebody else wrote might say."""
     return json.dumps({"headline": text, "recordings": 1, "ranks": 1, "script": text, "device": text}).encode()
+
+
+def test_a_fix_that_was_measured_as_slower_is_no_saving_of_a_run() -> None:
+    report = one_recording()
+    refuted = replace(report, findings=tuple(replace(one, is_refuted=True) for one in report.findings))
+    assert run_figures(report).finding is not None
+    assert run_figures(refuted).finding is None
 
 
 def test_hostile_words_of_the_cache_are_escaped(making: Making) -> None:

@@ -76,6 +76,14 @@ def test_the_repr_is_one_line() -> None:
     assert repr(nothing_readable()) == "<Report: 0 recordings, 0 findings>"
 
 
+def test_the_repr_names_no_fix_that_was_measured_as_slower() -> None:
+    report = one_recording()
+    kept, *others = report.findings
+    refuted = tuple(replace(one, is_refuted=True) for one in others)
+    assert "first: DATA001" in repr(replace(report, findings=(*refuted, kept)))
+    assert repr(replace(report, findings=refuted)) == "<Report: 1 recording, 2 findings>"
+
+
 def test_no_text_of_a_rule_breaks_the_repr() -> None:
     report = one_recording()
     first = report.findings[0]

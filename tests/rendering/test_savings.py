@@ -24,6 +24,7 @@ from traceadvisor.rendering.savings import (
     saving_words,
     scale_sentence,
     share_words,
+    whole_of,
 )
 from traceadvisor.rendering.words import reason_words
 
@@ -104,7 +105,7 @@ def test_the_time_of_a_place_is_no_saving() -> None:
 
 def test_a_saving_in_a_recording_without_steps_is_one_of_the_recording() -> None:
     assert saving_words(REPLAYED, of_window=True) == "about 30.0 ms of the recording"
-    assert share_words(REPLAYED, 0.3, of_window=True) == "30.0% of the recording"
+    assert share_words(REPLAYED, 0.3, Whole(of_window=True)) == "30.0% of the recording"
     assert saving_sentence(REPLAYED, 0.3, whole=Whole(of_window=True)) == "Saves about 30.0 ms of the recording (30.0%)"
 
 
@@ -354,6 +355,20 @@ def test_the_report_says_once_which_steps_savings_refer_to(recorded_ms: int, *, 
     report = replace(report, recordings=tuple(replace(one, distortion=distortion) for one in report.recordings))
     assert (scale_sentence(report) is not None) is said
     assert scale_sentence(replace(report, findings=())) is None
+
+
+def test_a_share_of_the_mean_step_says_so_beside_a_median_far_from_it() -> None:
+    """Of steps of 140 ms, one in 16 takes long: 32.8 ms of a mean step of 492 ms are 6.7% of that."""
+    saving = Estimate(20 * MS, 32.8 * MS, 55 * MS, Method.MODEL)
+    report = _with_saving(saving, step_ms=492, headed_ms=500, undisturbed_ms=140)
+    (row,) = report.findings
+    recordings = tuple(replace(one, distortion=Distortion(140e6, 500e6, 1e6, 1e6)) for one in report.recordings)
+    row = replace(row, saving_share=32.8 / 492, of_mean_step=True)
+    text = FORMATS["md"].render(replace(report, findings=(row,), recordings=recordings)).decode()
+    assert "the fix saves about 32.8 ms of a mean step of 492.0 ms (6.7%, range 4.1% to 11.2%)" in text
+    assert "Saves about 32.8 ms per step (6.7% of the mean step of 492.0 ms)" in text
+    assert "Savings refer to undisturbed steps (median 140.0 ms)." in text
+    assert share_words(saving, row.saving_share, whole_of(row)) == "6.7% of the mean step of 492.0 ms"
 
 
 def test_evidence_and_the_bar_name_one_recorded_step() -> None:

@@ -62,7 +62,7 @@ def prediction_checks(
     changes = list(changes)
     elsewhere = {change.rule.id for change in changes if change.status is FindingStatus.NEW}
     fixed = dict.fromkeys(one.rule.id for one in changes if _is_fixed(one) and one.rule.id not in elsewhere)
-    fixed |= dict.fromkeys([change.rule.id for change in changes if _is_alternative(change, fixed)])
+    fixed |= dict.fromkeys(_alternatives(changes, fixed))
     known = (one for one in _predictions(fixed, run.base) if one.high_ns >= NO_DIFFERENCE * one.step_ns)
     found = sorted(known, key=lambda one: -one.expected_ns)
     if not found:
@@ -85,14 +85,14 @@ def _is_fixed(change: FindingChange) -> bool:
     return after.saving_share <= FIXED_SHARE * before.saving_share
 
 
-def _is_alternative(change: FindingChange, fixed: Collection[str]) -> bool:
-    """Whether the fix of a part of a finding was made, and not that of this finding.
+def _alternatives(changes: Iterable[FindingChange], fixed: Collection[str]) -> list[str]:
+    """For each finding whose own fix was not made, the part of it whose fix was: of several, that which saves most.
 
-    Operators and kernels of its time may be gone with another fix.
+    All of them are the same time. Operators and kernels of it may be gone with another fix.
     """
-    before = change.base
-    is_part = before is not None and before.part_of is not None and before.part_of not in fixed
-    return is_part and change.status is FindingStatus.GONE and change.sign in _OWN_SIGNS
+    made = [one for one in changes if one.base and one.status is FindingStatus.GONE and one.sign in _OWN_SIGNS]
+    parts = [(one.base.saving_share, one.base.part_of, one.rule.id) for one in made if one.base and one.base.part_of]
+    return list({whole: part for _, whole, part in sorted(parts) if whole not in fixed}.values())
 
 
 def _predictions(rule_ids: Iterable[str], captures: Sequence[Capture]) -> list[_Prediction]:

@@ -31,6 +31,8 @@ from traceadvisor.savings.shared_code import share_beside
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
 """Limits of severity: the expected saving of the fix alone, as a share of the step."""
 
+FAR_SHARE = 0.05
+"""Difference of the mean step from the median one from which a share has to say which it is of."""
 
 FAILED = HealthNote(
     "simulation-failed",
@@ -125,7 +127,9 @@ class Simulation(Joint):
 
 def with_severity(finding: Finding, recording_ids: tuple[str, ...], step_ns: float | None) -> RecordedFinding:
     """The finding with its severity, from its expected saving as a share of the step."""
+    is_mean = bool(finding.whole_ns and step_ns and not finding.of_run)
+    of_mean = is_mean and abs((finding.whole_ns or 0.0) / (step_ns or 1.0) - 1) > FAR_SHARE
     step_ns = finding.whole_ns or step_ns
     share = finding.saving.expected_ns / step_ns if step_ns else 0.0
     severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
-    return RecordedFinding(finding, recording_ids, severity, share, step_ns=step_ns)
+    return RecordedFinding(finding, recording_ids, severity, share, step_ns=step_ns, of_mean_step=of_mean)

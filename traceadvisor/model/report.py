@@ -513,6 +513,9 @@ class RecordedFinding:
     of_inference: bool = False
     """Whether nothing in the recording shows training: a share of the run is no training time."""
 
+    of_mean_step: bool = False
+    """Whether ``step_ns`` is the mean of the undisturbed steps, and far from their median: few steps are long."""
+
     def __post_init__(self) -> None:
         if not self.recording_ids:
             raise ValueError("a finding of no recording")
@@ -670,12 +673,11 @@ class Report:
         return bool(self.memory) or any(one.steps or one.step_now_ns for one in self.recordings)
 
     def __repr__(self) -> str:
-        """One line: how much it holds, and its first finding."""
+        """One line: how much it holds, and its first finding that was not refuted."""
         parts = [_counted(len(self.recordings), "recording"), _counted(len(self.findings), "finding")]
         if self.memory:
             parts.insert(0, _counted(len(self.memory), "memory snapshot"))
-        if self.findings:
-            first = self.findings[0]
+        if first := next((one for one in self.findings if not one.is_refuted), None):
             parts.append(f"first: {first.finding.rule.id} {first.finding.rule.title} ({first.saving_share:.1%})")
         return f"<Report: {clipped(one_line(clean(', '.join(parts))), LONGEST_REPR)}>"
 

@@ -30,8 +30,38 @@ def scale_sentence(report: Report) -> str | None:
         return "Evidence is measured in recorded steps. Savings refer to undisturbed steps."
     one = differ[0]
     recorded = duration(one.breakdown.duration_ns if one.breakdown else one.step_ns)
-    undisturbed = duration(one.undisturbed_median_step_ns)
+    kind = "median " if any(row.of_mean_step for row in report.findings) else ""
+    undisturbed = f"{kind}{duration(one.undisturbed_median_step_ns)}"
     return f"Evidence is measured in recorded steps ({recorded}). Savings refer to undisturbed steps ({undisturbed})."
+
+
+@frozen
+class Whole:
+    """The whole that a saving is of: the step by default."""
+
+    of_run: bool = False
+    """Whether it is the time of the whole run."""
+
+    of_window: bool = False
+    """Whether it is a recording without steps."""
+
+    of_inference: bool = False
+    mean_ns: float | None = None
+    """The mean step, where that is far from the median one and the saving is a share of it."""
+
+    @property
+    def mean_words(self) -> str:
+        """`` of the mean step of 491.7 ms``; empty for any other whole."""
+        return f" of the mean step of {duration(self.mean_ns)}" if self.mean_ns else ""
+
+
+STEP = Whole()
+
+
+def whole_of(row: RecordedFinding) -> Whole:
+    """The whole that the saving of a row is of."""
+    mean_ns = row.step_ns if row.of_mean_step else None
+    return Whole(row.finding.of_run, row.of_window, row.of_inference, mean_ns)
 
 
 def saves_nothing(saving: Estimate) -> bool:
@@ -70,12 +100,12 @@ def _amount(saving: Estimate) -> str:
     return f"up to {duration(saving.high_ns)}" if saving.is_bound else f"about {duration(saving.expected_ns)}"
 
 
-def share_words(saving: Estimate, expected_share: float, *, of_window: bool = False) -> str | None:
+def share_words(saving: Estimate, expected_share: float, whole: Whole = STEP) -> str | None:
     """The saving as a share of the step: the expected share, or the highest of an upper limit; None without one."""
     if saves_nothing(saving):
         return None
-    whole = RECORDING if of_window else "step"
-    return f"{'up to ' if saving.is_bound else ''}{saved_share(saving, expected_share)} of the {whole}"
+    words = whole.mean_words or f" of the {RECORDING if whole.of_window else 'step'}"
+    return f"{'up to ' if saving.is_bound else ''}{saved_share(saving, expected_share)}{words}"
 
 
 def run_words(saving: Estimate, expected_share: float, *, adds: bool = False, of_inference: bool = False) -> str:
@@ -92,27 +122,6 @@ def row_words(saving: Estimate, row: RecordedFinding, *, adds: bool = False) -> 
     if row.finding.of_run and not saves_nothing(saving):
         return run_words(saving, share_of_step(saving, row), adds=adds, of_inference=row.of_inference)
     return saving_words(saving, adds=adds, of_window=row.of_window)
-
-
-@frozen
-class Whole:
-    """The whole that a saving is of: the step by default."""
-
-    of_run: bool = False
-    """Whether it is the time of the whole run."""
-
-    of_window: bool = False
-    """Whether it is a recording without steps."""
-
-    of_inference: bool = False
-
-
-STEP = Whole()
-
-
-def whole_of(row: RecordedFinding) -> Whole:
-    """The whole that the saving of a row is of."""
-    return Whole(row.finding.of_run, row.of_window, row.of_inference)
 
 
 def saving_sentence(saving: Estimate, expected_share: float, *, after: Sequence[int] = (), whole: Whole = STEP) -> str:
@@ -132,8 +141,10 @@ def with_share(saving: Estimate, expected_share: float, *, adds: bool = False, w
     """The saving per step with its share of the step, or as a share of the time of the whole run."""
     if whole.of_run and not saves_nothing(saving):
         return run_words(saving, expected_share, adds=adds, of_inference=whole.of_inference)
-    share = "" if saves_nothing(saving) else f" ({_share_with_range(saving, expected_share, wide_only=True)})"
-    return f"{saving_words(saving, adds=adds, of_window=whole.of_window)}{share}"
+    words = saving_words(saving, adds=adds, of_window=whole.of_window)
+    if saves_nothing(saving):
+        return words
+    return f"{words} ({_share_with_range(saving, expected_share, wide_only=True)}{whole.mean_words})"
 
 
 def _after(numbers: Sequence[int]) -> str:
@@ -161,6 +172,8 @@ def effect_words(row: RecordedFinding, noun: str) -> str:
     if row.finding.of_run:
         return f"{verb} {run_words(saving, row.saving_share, of_inference=row.of_inference)}"
     whole = f"the {noun}" if row.step_ns is None or noun == RECORDING else f"{duration(row.step_ns)} per {noun}"
+    if row.of_mean_step:
+        whole = f"a mean {noun} of {duration(row.step_ns)}"
     share = _share_with_range(saving, row.saving_share, wide_only=False)
     return f"{verb} {_takes(saving)}{_amount(saving)} of {whole} ({share}){_measured_words(row)}"
 

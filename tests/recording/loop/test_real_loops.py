@@ -351,6 +351,21 @@ def test_long_iterations_that_hold_many_optimizer_steps_are_named(tmp_path: Path
     assert "call traceadvisor.step()" in note.message
 
 
+def test_work_of_each_nth_iteration_of_a_single_loop_is_no_iteration_of_many_steps(tmp_path: Path) -> None:
+    """Such as a test of the model after each eighth one."""
+    script = """
+with Capture(options):
+    for number in range(80):
+        policy.learn()
+        if number % 8 == 7:
+            time.sleep(0.1)
+"""
+    options = CaptureOptions(SHORT, folder=tmp_path / "bundle")
+    names = {"Capture": Capture, "options": options, "policy": Model(), "time": time, "__name__": "__main__"}
+    exec(compile(script, "train.py", "exec"), names)  # noqa: S102  # a module of its own
+    assert manifest(tmp_path / "bundle").notes == ()
+
+
 def test_optimizers_without_a_stable_pattern_are_named(tmp_path: Path) -> None:
     models = [Model() for _ in range(3)]
     with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle")):

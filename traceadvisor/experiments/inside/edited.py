@@ -56,6 +56,8 @@ class Edited(Switch):
         """All functions must be there, and none may run for the whole training."""
         try:
             self._functions = [one for file, new in _loaded(self._code).items() for one in _functions(file, new)]
+            if not self._functions:
+                raise KeptApart(Apart.NOT_LOADED, Path(max(self._code, key=lambda file: file.endswith(".py"))).name)
             self._check()
         except KeptApart as reason:
             self.apart = reason
@@ -83,13 +85,15 @@ class Edited(Switch):
         """Why the edit cannot alternate after all: this run uses a file of it that is none of the loaded modules."""
         if not self.apart and (used := self._used_other()):
             self.apart = KeptApart(Apart.OTHER_FILE, Path(used).name)
+        if not self.apart and self._read and (loaded := self._read.found(is_code=True)):
+            self.apart = KeptApart(Apart.SPAWNED, Path(loaded[0]).name)
         return f"{self.apart.reason.value} ({self.apart.at})" if self.apart else None
 
     def _used_other(self) -> str | None:
         """A file that was read, or loaded later, or is new and named by what is loaded."""
         loaded = _loaded(self._code)
-        read = self._read.found() if self._read else []
-        text = "\n".join(Path(self._code[name]).read_text("utf-8", "replace") for name in loaded)
+        read = self._read.found(is_code=False) if self._read else []
+        text = "\n".join(_text(Path(self._code[name])) for name in loaded)
         new = [name for name in self._code if not Path(name).is_file() and _is_named(Path(name), text)]
         return next(iter([*(loaded.keys() - self._loaded), *read, *new]), None)
 
@@ -111,25 +115,40 @@ class Edited(Switch):
 
 
 class ReadFiles:
-    """The files of an edit, other than Python, that this process or a forked loader worker opens from now on."""
+    """The files of an edit that this process or a forked loader worker uses from now on, beside loaded modules."""
 
     def __init__(self, code: Mapping[str, str]) -> None:
         """``code``: the file with the new content, by file."""
-        others = [file for file in code if not file.endswith(".py")]
-        self._places = {os.path.realpath(file): place for place, file in enumerate(others)}
-        self._opened = mmap.mmap(-1, max(len(others), 1))
-        if others:
+        self._places = {os.path.realpath(file): place for place, file in enumerate(code)}
+        self._names = tuple(Path(file).name for file in code)
+        self._used = mmap.mmap(-1, max(len(code), 1))  # shared with forked loader workers
+        self._process = os.getpid()
+        if code:
             sys.addaudithook(self._hear)
 
-    def found(self) -> list[str]:
-        """Those that were opened."""
-        return [file for file, place in self._places.items() if self._opened[place]]
+    def found(self, *, is_code: bool) -> list[str]:
+        """Files other than Python that were opened, or the modules that workers loaded without this process."""
+        return [file for file, at in self._places.items() if self._used[at] and file.endswith(".py") is is_code]
 
     def _hear(self, event: str, args: tuple[object, ...]) -> None:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
-            place = self._places.get(os.path.realpath(os.fsdecode(args[0])))
+            self._note(os.fsdecode(args[0]), is_code=False)
+        elif event == "exec" and os.getpid() != self._process and isinstance(args[0], CodeType):
+            self._note(args[0].co_filename, is_code=True)
+
+    def _note(self, file: str, *, is_code: bool) -> None:
+        if file.endswith(self._names) and file.endswith(".py") is is_code:  # most files are others
+            place = self._places.get(os.path.realpath(file))
             if place is not None:
-                self._opened[place] = 1
+                self._used[place] = 1
+
+
+def _text(file: Path) -> str:
+    """The text of a file; none of one that the edit removes."""
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _loaded(code: Mapping[str, str]) -> dict[str, str]:

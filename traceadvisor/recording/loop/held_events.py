@@ -14,6 +14,7 @@ from operator import sub
 from typing import TypeAlias
 
 from traceadvisor.bundle.steps import Times
+from traceadvisor.recording.loop.period import LOOKED_AT, loops_around
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
 from traceadvisor.system import clocks
@@ -84,6 +85,7 @@ class HeldEvents:
         self.ends = once(lambda loader: partial(tracker.fetch_ended, loader, got_batch=True))
         self.stepped = once(lambda optimizer: partial(tracker.optimizer_stepped, optimizer))
         """The events of a fetch with or without gradients, of a batch that came, and of an optimizer's step."""
+        self._to_look_at = LOOKED_AT
         self.until_ns = 0
         """Until when events may wait; 0 if the next must not."""
         self.room = 0
@@ -107,6 +109,9 @@ class HeldEvents:
 
     def optimizer_stepped(self, optimizer: int, *, at_ns: int | None = None) -> None:
         """See :meth:`LoopTracker.optimizer_stepped`."""
+        if self._to_look_at:
+            self._to_look_at -= 1
+            self._tracker.most_loops = max(self._tracker.most_loops, loops_around())
         self.room -= 1
         if self.room <= 0:
             self.until_ns = 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from statistics import fmean, median
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 from traceadvisor.model.run import StepState
@@ -139,3 +143,35 @@ def long_steps(times_ns: Mapping[int, int]) -> _LongSteps | None:
         or (in_time >= _REGULAR_SHARE * len(later) // every and in_time >= (1 - _MOST_DELAYED_SHARE) * len(long))
     )
     return _LongSteps(every, fmean(longest_first), median_ns) if is_regular else None
+
+
+LOOKED_AT = 8
+"""First optimizer steps of which the loops around them are counted."""
+
+_NOT_COUNTED = ("torch.", "traceadvisor.")
+"""Modules whose own loops, such as those over hooks, are none of the training."""
+
+_RETURNS = "NO_INTERRUPT"
+"""In the name of jumps back from handlers of errors, and of those that await."""
+
+
+def loops_around() -> int:
+    """Loops around the calls in progress, outwards to the module that is run: what runs that is no part of it."""
+    frame: FrameType | None = sys._getframe(1)
+    count = 0
+    while frame is not None:
+        if not f"{frame.f_globals.get('__name__')}.".startswith(_NOT_COUNTED):
+            count += sum(first <= frame.f_lasti <= last for first, last in _loops(frame.f_code))
+        frame = None if frame.f_code.co_name == "<module>" else frame.f_back
+    return count
+
+
+@lru_cache(32)
+def _loops(code: CodeType) -> tuple[tuple[int, int], ...]:
+    """First and last instruction of each loop."""
+    ends: dict[int, int] = {}
+    for one in dis.get_instructions(code):
+        is_jump = one.opcode in dis.hasjrel or one.opcode in dis.hasjabs
+        if is_jump and one.argval <= one.offset and _RETURNS not in one.opname:
+            ends[one.argval] = one.offset
+    return tuple(ends.items())

@@ -93,6 +93,8 @@ class LoopTracker:
         self._most_optimizer_steps = 0
         """In a step that a loader fed."""
         self._is_uncertain = False
+        self.most_loops = 0
+        """Loops of the script around an optimizer step. Within a single one, each iteration makes one."""
         self._saves: list[tuple[int, int]] = []
         """Checkpoints since the last step: when each was saved, and how long it took."""
         self.latest: TimedStep | None = None
@@ -500,7 +502,7 @@ class LoopTracker:
             )
             return
         times_ns = self._log.undisturbed_ns()
-        if 2 * self.compiled_ns() < sum(times_ns.values()) and (found := long_steps(times_ns)):
+        if self.most_loops > 1 and 2 * self.compiled_ns() < sum(times_ns.values()) and (found := long_steps(times_ns)):
             self._note_uncertain(
                 f"One step in {found.every} takes most of the time: the mean step takes {found.mean_ns / 1e6:.1f} ms, "
                 f"the median step {found.median_ns / 1e6:.1f} ms. An iteration of the training loop may hold "

@@ -67,7 +67,7 @@ def run_figures(report: Report) -> RunFigures:
         recorded_ns=start_ns,
         step_ns=step_time(recording).ns,
         busy_share=recording.shown_figures.busy_share,
-        finding=_first(first) if first else None,
+        finding=_first(first) if first and not first.is_refuted else None,
         growth=recording.run_growth,
         is_damaged=is_damaged(report),
     )

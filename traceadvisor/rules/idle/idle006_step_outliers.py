@@ -220,7 +220,7 @@ class StepOutliers(Rule):
         is_unfed = _is_unfed(facts)
         saves = found.mostly_in(facts.run.saving)
         seen = self._seen(facts, found)
-        lines = _lines(facts, seen)
+        lines, exact = _lines(facts, seen), tuple(one for one in content.locations if one.is_line)
         is_explained = saves or found.every or seen or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
         is_delayed = (
             not (saves or found.every or seen) and (facts.run.slow.cpu_ratio or self.ratio) < MOST_DELAYED_RATIO
@@ -244,7 +244,7 @@ class StepOutliers(Rule):
             ),
             most_share=share,
             whole_ns=max(training_ns, sum(lengths.values()) / len(lengths)),
-            locations=content.locations or lines or line_of_slow_steps(facts, share),
+            locations=exact or lines or line_of_slow_steps(facts, share) or content.locations,
             caveats=(
                 "Other programs on the machine slow down random steps.",
                 *((_ITERATIONS.format(found.every),) if found.every and is_unfed and not saves else ()),

@@ -423,7 +423,7 @@ def _share_words(row: RecordedFinding) -> str | None:
     """The share of the step; None for a share of the run, which stands in place of a time."""
     if row.finding.of_run:
         return None
-    return share_words(row.finding.saving, row.saving_share, of_window=row.of_window)
+    return share_words(row.finding.saving, row.saving_share, whole_of(row))
 
 
 def _method(saving: Estimate) -> str:
