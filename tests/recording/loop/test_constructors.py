@@ -208,14 +208,14 @@ def test_the_script_sees_the_same_constructors(tmp_path: Path) -> None:
 
 def test_a_large_model_is_not_slower_to_construct(tmp_path: Path) -> None:
     def took_s() -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         nn.Sequential(*(nn.Linear(1, 1) for _ in range(1000)))
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     plain_s = min(took_s() for _ in range(3))
     with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle", stacks=False)):
         captured_s = min(took_s() for _ in range(3))
-    assert captured_s - plain_s < 0.15, "at most 150 us for each of a thousand modules, however busy the machine"
+    assert captured_s - plain_s < 0.15, "at most 150 us of CPU time for each of a thousand modules"
 
 
 def test_a_compiled_model_is_named_by_what_is_in_it(tmp_path: Path) -> None:
