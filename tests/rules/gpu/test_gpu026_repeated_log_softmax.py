@@ -50,8 +50,16 @@ def test_a_loss_of_other_values_is_clear(builder: TraceBuilder, tmp_path: Path) 
     assert clear(Rule(), builder, tmp_path).value == 0
 
 
-def test_a_backward_pass_with_others_does_not_count(tmp_path: Path) -> None:
-    assert finding(Rule(), _step(passes=3), tmp_path).claims.total_ns == 10_000
+@pytest.mark.parametrize("passes", [1, 3])
+def test_a_loss_of_the_scores_beside_log_softmax_is_clear(passes: int, tmp_path: Path) -> None:
+    """As where ``log_softmax`` is for a figure only."""
+    assert clear(Rule(), _step(passes=passes), tmp_path).value == 0
+
+
+def test_two_losses_of_the_same_scores_add_their_gradients_and_are_clear(tmp_path: Path) -> None:
+    """As in distillation, whose second loss takes ``log_softmax``."""
+    builder = _step().op("aten::add", 80, 84, thread=AUTOGRAD)
+    assert clear(Rule(), builder, tmp_path).value == 0
 
 
 def test_with_a_gpu_the_time_is_that_of_the_kernels(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ FIX = Fix(
     not_replayed="the time of other operators on these scores is unknown",
 )
 
-FIRST, LOSS, INNER = "aten::log_softmax", "aten::cross_entropy_loss", "aten::log_softmax"
-BACKWARD = "aten::_log_softmax_backward_data"
+LOG_SOFTMAX, LOSS = "aten::log_softmax", "aten::cross_entropy_loss"
+BACKWARD, ADDING = "aten::_log_softmax_backward_data", frozenset({"aten::add", "aten::add_"})
 
 VIEWS = frozenset(
     f"aten::{name}"
@@ -45,7 +45,8 @@ class RepeatedLogSoftmax(Rule):
     """The loss computes ``log_softmax`` of values that are one already.
 
     What it finds: A cross entropy that follows ``log_softmax`` on as many values, with nothing but changes of their
-        form in between, and the second ``log_softmax`` inside of the loss, with its backward pass.
+        form in between, and the second ``log_softmax`` inside of the loss, with its backward pass. The backward pass
+        has to go through both, and to add no other gradient behind them: else the loss takes the scores themselves.
     Why it costs time: ``log_softmax`` of its own result changes nothing. With a large vocabulary, each one reads and
         writes all scores, again in the backward pass.
     How to fix it: Return the scores from the model without ``log_softmax``, or take ``nll_loss`` in place of the cross
@@ -64,9 +65,8 @@ class RepeatedLogSoftmax(Rule):
     """Share of the step. Less is noise."""
 
     def check(self, facts: Facts) -> Outcome:
-        pairs = list(_pairs(facts))
-        firsts, losses = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
-        rows = facts.trace.events.within(facts.steps.typical_windows, _needless(facts, losses, len(pairs)))
+        firsts, losses = _repeated(facts)
+        rows = facts.trace.events.within(facts.steps.typical_windows, _needless(facts, losses))
         claims = facts.time_of(rows, Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST)
         share = facts.share(claims)
         if share < self.min_share:
@@ -78,7 +78,10 @@ class RepeatedLogSoftmax(Rule):
             effort=Effort.LINE,
             evidence=(
                 facts.time_per_step("time in the second log_softmax and its backward pass", claims),
-                facts.count_per_step("losses of values with log_softmax", len(pairs)),
+                facts.count_per_step(
+                    "losses of values with log_softmax",
+                    facts.trace.events.within(facts.steps.typical_windows, facts.tree.rows[losses]).size,
+                ),
             ),
             locations=tuple(
                 dict.fromkeys(
@@ -96,10 +99,26 @@ def _named(facts: Facts, name: str) -> Int64:
     return positions
 
 
+def _repeated(facts: Facts) -> tuple[Int64, Int64]:
+    """Positions in the tree of the first ``log_softmax`` and of the loss, of those where the loss takes its result.
+
+    The backward pass shows that: it goes through both, one right after the other, and adds no other gradient to theirs.
+    """
+    pairs = list(_pairs(facts))
+    tree, names, name_of = facts.tree, facts.trace.names, facts.trace.events.name_id
+    backward = _named(facts, BACKWARD)
+    nexts = np.minimum(backward[1::2] + 1, max(tree.rows.size - 1, 0))
+    is_added = any(names[name_of[tree.rows[at]]] in ADDING for at in nexts.tolist())
+    if backward.size != 2 * len(pairs) or is_added:
+        pairs = []
+    firsts, losses = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
+    return firsts, losses
+
+
 def _pairs(facts: Facts) -> Iterator[tuple[int, int]]:
     """Positions in the tree of each first ``log_softmax`` and of the loss that follows it."""
     tree, names, name_of = facts.tree, facts.trace.names, facts.trace.events.name_id
-    for first in _named(facts, FIRST).tolist():
+    for first in _named(facts, LOG_SOFTMAX).tolist():
         above, end_ns = int(tree.parent[first]), int(tree.end_ns[first])
         if above != NONE and names[name_of[tree.rows[above]]] == LOSS:
             continue
@@ -129,13 +148,12 @@ def _are_same(scores: Shape, of_loss: Shape) -> bool:
     return of_loss[min(1, len(of_loss) - 1)] in scores
 
 
-def _needless(facts: Facts, losses: Int64, pairs: int) -> Int64:
+def _needless(facts: Facts, losses: Int64) -> Int64:
     """Rows of the operators inside of the losses that change nothing, and of their part of the backward pass."""
-    tree, inner = facts.tree, _named(facts, INNER)
+    tree, inner = facts.tree, _named(facts, LOG_SOFTMAX)
     is_loss = np.zeros(tree.rows.size, dtype=np.bool_)
     is_loss[losses] = True
     inside = inner[tree.nearest(is_loss)[inner] != NONE]
-    backward = _named(facts, BACKWARD)
-    mine = backward[::2] if pairs and backward.size == 2 * pairs else backward[:0]
+    mine = _named(facts, BACKWARD)[::2] if losses.size else losses
     rows: Int64 = np.concatenate((tree.rows[inside], tree.rows[mine]))
     return rows
