@@ -171,13 +171,18 @@ def _path(samples: StackSamples, stack: SampledStack, counted: Sampled) -> _Path
     return _Path(tuple(inside), users, callee, counted.time_ns, counted.count, stack.is_waiting)
 
 
-def _heaviest(paths: Sequence[_Path], depth: int) -> list[_Path]:
-    """The stacks of the line that takes most time among the user's frames of a depth."""
-    by_line: dict[SampledFrame, list[_Path]] = defaultdict(list)
+def _by_line(paths: Sequence[_Path], depth: int) -> dict[SampledFrame, list[_Path]]:
+    """The stacks of each line among the user's frames of a depth."""
+    found: dict[SampledFrame, list[_Path]] = defaultdict(list)
     for path in paths:
         if depth < len(path.users):
-            by_line[path.users[depth]].append(path)
-    return max(by_line.values(), key=_time_ns, default=[])
+            found[path.users[depth]].append(path)
+    return found
+
+
+def _heaviest(paths: Sequence[_Path], depth: int) -> list[_Path]:
+    """The stacks of the line that takes most time among the user's frames of a depth."""
+    return max(_by_line(paths, depth).values(), key=_time_ns, default=[])
 
 
 def _keeping_interpreter(paths: Sequence[_Path], heaviest: list[_Path]) -> list[_Path]:
@@ -185,10 +190,7 @@ def _keeping_interpreter(paths: Sequence[_Path], heaviest: list[_Path]) -> list[
 
     A late sample does not show Python code that kept the interpreter, but the operator after it, which lets it go.
     """
-    by_line: dict[SampledFrame, list[_Path]] = defaultdict(list)
-    for path in paths:
-        if path.users:
-            by_line[path.users[0]].append(path)
+    by_line = _by_line(paths, 0)
     counts = [(line, sum(path.count for path in some)) for line, some in by_line.items()]
     most = heaviest[0].users[0] if heaviest else None
     leads = {
