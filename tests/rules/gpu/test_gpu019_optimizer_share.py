@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -7,6 +8,7 @@ from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.judging import clear, evidence, finding, is_found, simulated_facts, skipped
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.offloaded import weight_uploads
+from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Finding, Fix
 from traceadvisor.rules.gpu.gpu019_optimizer_share import (
     BY_SHAPE,
@@ -22,7 +24,21 @@ NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 MIB = 1 << 20
 
 
-def _on_cpu(*optimizers: tuple[str, float], operators: Sequence[tuple[str, float]] = ()) -> TraceBuilder:
+@frozen
+class Factors:
+    """Both matrices of a product."""
+
+    shape: tuple[int, int]
+    dtype: str
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return {"dims": [self.shape] * 2, "types": [self.dtype] * 2}
+
+
+def _on_cpu(
+    *optimizers: tuple[str, float], operators: Sequence[tuple[str, float]] = (), factors: Factors | None = None
+) -> TraceBuilder:
     """Steps of 1 ms without a GPU, at whose end optimizers work for so many microseconds."""
     builder = TraceBuilder()
     for at in builder.steps(4, 1000):
@@ -32,7 +48,8 @@ def _on_cpu(*optimizers: tuple[str, float], operators: Sequence[tuple[str, float
         for name, length in optimizers:
             builder.optimizer(start, start + length, name=f"{name}.step")
             for operator, own_us in operators or [("aten::mul", length)]:
-                builder.op(operator, start, start + own_us)
+                inputs = factors.inputs if factors and operator == "aten::mm" else {}
+                builder.op(operator, start, start + own_us, **inputs)
                 start += own_us
     return builder
 
@@ -73,6 +90,26 @@ def test_the_fix_of_an_optimizer_follows_from_what_takes_its_time(
     assert found.fix.summary == fix.summary
     assert found.saving.high_ns == pytest.approx(450_000)
     assert found.saving.is_of_place is fix.is_conditional
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "fix"),
+    [
+        (96, "float", BY_SHAPE),
+        (192, "float", OF_PRODUCTS),
+        (192, "c10::BFloat16", BY_SHAPE),
+        (384, "c10::BFloat16", OF_PRODUCTS),
+    ],
+)
+@pytest.mark.parametrize("length", [10, 100], ids=["fast", "slow"])
+def test_products_are_small_by_their_sizes_however_fast_the_machine(
+    length: float, rows: int, dtype: str, fix: Fix, tmp_path: Path
+) -> None:
+    products = [("aten::mm", length)] * int(400 / length)
+    factors = Factors((rows, rows), dtype)
+    recording = _on_cpu(("Muon", 450), operators=[*products, ("aten::mul", 50)], factors=factors)
+    found = finding(OptimizerShare(), recording, tmp_path)
+    assert found.fix.summary == fix.summary
 
 
 def test_of_several_optimizers_those_with_a_fused_form_do_not_count(tmp_path: Path) -> None:
