@@ -36,6 +36,9 @@ WORKERS_S = 30
 IDLE_S = 5.0
 """Time after which a worker ends the process beside it, if no item comes."""
 
+PER_WORKER = 2
+"""Items that a worker has at a time, of which it does one: it waits for no answer before it begins the next."""
+
 _TELL_S = 0.2
 """Shortest time between two messages on the progress of an item."""
 
@@ -141,7 +144,7 @@ class Cluster:
             while waiting or running or lost:
                 if not waiting and not running:
                     waiting.append(lost.pop())
-                while waiting and len(running) < self._count():
+                while waiting and len(running) < PER_WORKER * self._count():
                     position = waiting.popleft()
                     task = partial(_task, position=position, topic=name, expected=identity())
                     key = f"{name}-{position}-{position in lost_once}"
