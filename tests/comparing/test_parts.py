@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.comparing.building import origins, recording, report, with_origins
+from tests.comparing.building import BEFORE, FIXED, finding, origins, recording, report, with_origins
 from tests.comparing.simulation import GPU_BOUND, HALF, WAITING, Parts, likely_calls
 from traceadvisor.cli.comparison_output import decide
 from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.comparison import Comparison, CpuChange, LikelyBecause, Measure, StepChange, WorkChange
-from traceadvisor.model.report import Recording
+from traceadvisor.model.findings import Clear, Unit
+from traceadvisor.model.report import OutcomeRow, Recording
 from traceadvisor.model.run import RunSettings, StepState, TimedStep
 from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
@@ -123,6 +124,23 @@ def test_threads_that_wait_for_one_another_on_a_busy_machine_are_no_witness(
     sides = (_busy(step_ms, cpu_ms / step_ms) for step_ms, cpu_ms in ((74.5, 62.0), (498.0, cpu_ms)))
     base, head = (replace(one, captured=replace(one.captured, settings=settings)) for one in sides if one.captured)
     assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
+
+
+@pytest.mark.parametrize(("settings", "is_likely"), [(FIXED, True), (BEFORE, False)])
+def test_a_fix_that_was_made_tells_less_work_from_threads_that_wait(settings: RunSettings, *, is_likely: bool) -> None:
+    """A third of the CPU time, with two threads on a busy machine: a fix was to save 60 of 100 ms."""
+    threads = RunSettings(torch_threads=2, cpu_count=2)
+    base, head = (
+        replace(one, captured=replace(one.captured, settings=replace(threads, cudnn_benchmark=of.cudnn_benchmark)))
+        for one, of in ((_worked(100.0, 90.0), BEFORE), (_worked(35.0, 30.0), settings))
+        if one.captured
+    )
+    clear = OutcomeRow("IDLE001", (base.id,), Clear("waits", 0.01, 0.05, Unit.SHARE))
+    comparison = compare([report(base, findings=[finding(saves_ms=60.0, on=base)])], [report(head, outcomes=[clear])])
+    change = _change(comparison)
+    assert (change.certainty is VerdictCertainty.LIKELY) is is_likely
+    assert change.cpu is not None
+    assert change.cpu.is_called is is_likely
 
 
 def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> None:

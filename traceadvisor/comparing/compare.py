@@ -141,9 +141,9 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
     is_unchanged = edited == () and not any(one.kind in _PROGRAM for one in differs)
     ranks = tuple(_rank(run, key) for key in run.lanes)
     explained = next((one.explanation for one in ranks if one.explanation), None)
-    change = step_change(run, history, work, explained)
-    cautions = (*_cautions(change, ranks), order_caution(run), load_caution(run))
     findings = () if work.is_other_program else finding_changes(run, explained, is_unchanged=is_unchanged)
+    change = step_change(run, history, work, explained, findings)
+    cautions = (*_cautions(change, ranks), order_caution(run), load_caution(run))
     return ComparedRun(
         name=run.name,
         change=change,
