@@ -243,7 +243,7 @@ _PROFILED = frozenset({"own_profiler_share", "python_profiler_share", "python_pr
 _SEEN = frozenset(
     {"positions_per_sample", "subnormal_share", "allocator_retries", "repeated_share", "validation_nodes"}
 )
-_OF_DATA = frozenset({"location", "data_digest", "tensor_row_bytes"})
+_OF_DATA = frozenset({"location", "pads_at", "data_digest", "tensor_row_bytes"})
 """The loop over a loader and its data, which are no settings of it."""
 
 _NO_SETTINGS = _COLLECTIONS | _PROFILED | _SEEN | {"ranks_on_host"}
