@@ -143,6 +143,24 @@ def test_a_fix_that_was_made_tells_less_work_from_threads_that_wait(settings: Ru
     assert change.cpu.is_called is is_likely
 
 
+@pytest.mark.parametrize(("calls", "is_called"), [(40.0, True), (60.0, False)])
+def test_fewer_operators_tell_less_work_from_threads_that_wait(calls: float, *, is_called: bool) -> None:
+    """A third of the CPU time, with two threads on a busy machine, and 100 operators before."""
+    threads = RunSettings(torch_threads=2, cpu_count=2)
+    base, head = (
+        replace(
+            one,
+            captured=replace(one.captured, settings=threads),
+            contents=StepContents((CountRow("aten::mm", count),), (), None, 0, (), ()),
+        )
+        for one, count in ((_worked(100.0, 90.0), 100.0), (_worked(35.0, 30.0), calls))
+        if one.captured
+    )
+    for change in (_change(_compared(base, head)), _change(_compared(head, base))):
+        assert change.cpu is not None
+        assert change.cpu.is_called is is_called
+
+
 def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> None:
     """The same CPU time per step, in a fifth of the time."""
     change = _change(_compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))

@@ -7,7 +7,7 @@ from math import exp, expm1, inf, log, log1p
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
-from traceadvisor.comparing.signs import fewer_operators
+from traceadvisor.comparing.signs import fewer_operators, runs_fewer
 from traceadvisor.comparing.verdict import compare_runs
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
@@ -106,7 +106,7 @@ def witness(run: PairedRun, ratio: float, known: KnownChange) -> float | None:
     """
     kept = _kept_by_operators(run, known.explained, ratio)
     for work_ns, noise in (
-        (_cpu_ns, _cpu_noise(run, spins=kept is None and not _are_fixed(ratio, known.fixed_share))),
+        (_cpu_ns, _cpu_noise(run, ratio, known)),
         (_kernel_ns, FAR_TIMES * log1p(KERNEL_NOISE)),
     ):
         sides = [[found for capture in side if (found := work_ns(capture))] for side in (run.base, run.head)]
@@ -125,19 +125,18 @@ def _kept_by_operators(run: PairedRun, explained: StepExplanation | None, ratio:
     return kept if ratio < 1 else 1 / kept
 
 
-def _are_fixed(ratio: float, fixed_share: float) -> bool:
-    """Whether findings whose fixes were made took more of a step that became shorter than identical runs differ by."""
-    return ratio < 1 and fixed_share > -expm1(-_FAR)
-
-
 _FAR = FAR_TIMES * log1p(USUAL_NOISE)
 
 
-def _cpu_noise(run: PairedRun, *, spins: bool) -> float:
+def _cpu_noise(run: PairedRun, ratio: float, known: KnownChange) -> float:
     """The logarithm of the ratio up to which CPU times of single captures may differ without a change.
 
-    ``spins``: whether threads that wait for one another may have taken the difference.
+    Threads that wait for one another cannot be all of the ``ratio`` where a side runs fewer operators, or where the
+    findings whose fixes were made took more of the step than identical runs differ by.
     """
+    more, less = (run.base, run.head) if ratio < 1 else (run.head, run.base)
+    is_fixed = ratio < 1 and known.fixed_share > -expm1(-_FAR)
+    spins = not is_fixed and not runs_fewer(more, less) and _kept_by_operators(run, known.explained, ratio) is None
     threads = max((_threads(one) for side in (run.base, run.head) for one in side), default=1)
     return (log(SPUN * threads) if spins and threads > 1 else 0.0) + _FAR
 
@@ -152,8 +151,7 @@ def cpu_change(run: PairedRun, growth: float, known: KnownChange) -> CpuChange |
     if len(base) + len(head) < len(run.base) + len(run.head):
         return None
     ratio = fmean(head) / growth / fmean(base)
-    spins = _kept_by_operators(run, known.explained, ratio) is None and not _are_fixed(ratio, known.fixed_share)
-    noise = expm1(_cpu_noise(run, spins=spins) / FAR_TIMES)
+    noise = expm1(_cpu_noise(run, ratio, known) / FAR_TIMES)
     found = compare_runs(base, [one / growth for one in head], within=0.0, noise=noise)
     return CpuChange(found.ratio, found.low, found.high, found.verdict)
 

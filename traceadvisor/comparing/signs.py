@@ -272,6 +272,12 @@ def fewer_operators(base: Sequence[Capture], head: Sequence[Capture]) -> frozens
     return _fewer(before, after) if before and after else frozenset()
 
 
+def runs_fewer(base: Sequence[Capture], head: Sequence[Capture]) -> bool:
+    """Return whether HEAD is known to run at most half as many operators per step as BASE."""
+    before, after = _contents(base), _contents(head)
+    return bool(before and after and after.operators and _less(_calls(before.operators), _calls(after.operators), FELL))
+
+
 def _fewer(base: StepContents, head: StepContents) -> frozenset[str]:
     calls = [{row.name: row.per_step for row in side.operators} for side in (base, head)]
     hidden = min(calls[1].values(), default=0.0) if len(calls[1]) >= MOST_NAMES else 0.0

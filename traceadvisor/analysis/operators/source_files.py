@@ -98,7 +98,7 @@ def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
 
 _OWN_NO_TIME = re.compile(
     r"torch/(_ops|autograd/profiler)\.py$|(.*[/\\]lib[/\\]python\d[\d.]*[/\\])?(selectors|threading|queue|subprocess"
-    r"|multiprocessing[/\\](connection|queues|synchronize|process|popen_\w+)|concurrent[/\\]futures[/\\]_base)\.py$"
+    r"|(multiprocessing|concurrent[/\\]futures)[/\\]\w+)\.py$"
 )
 """Files of torch that call operators for others, or mark them, and of Python that wait for other threads and processes:
 a reader looks for none of their time."""
