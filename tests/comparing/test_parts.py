@@ -167,6 +167,24 @@ def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> No
     assert (change.certainty, change.is_crowded) == (VerdictCertainty.NOT_SHOWN, True)
 
 
+@pytest.mark.parametrize(("threads", "is_likely"), [(1, True), (2, False)])
+def test_threads_that_lack_a_core_on_one_side_show_no_gain(threads: int, *, is_likely: bool) -> None:
+    """4.99 -> 1.31 ms, with 0.9 and 0.6 of two cores taken: an unchanged training with two threads."""
+    nodes = [replace(_busy(step_ms, 0.5), step_error_share=0.01) for step_ms in (4.99, 1.31)]
+    base, head = (
+        replace(
+            one,
+            captured=replace(one.captured, settings=RunSettings(torch_threads=threads, cpu_count=2)),
+            telemetry=replace(one.telemetry, node=NodeWindow(9, (0.5 + others) / 2, *(None,) * 8)),
+        )
+        for one, others in zip(nodes, (0.9, 0.6), strict=True)
+        if one.captured and one.telemetry
+    )
+    own = [one.telemetry and one.telemetry.others_cores(2) for one in (base, head)]
+    assert own == pytest.approx([0.9, 0.6])
+    assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
+
+
 def _worked(step_ms: float, cpu_ms: float) -> Recording:
     """A capture on a busy machine: a step with a core throughout takes 40 ms."""
     one = _busy(step_ms, cpu_ms / step_ms)

@@ -137,7 +137,7 @@ def _cpu_noise(run: PairedRun, ratio: float, known: KnownChange) -> float:
     more, less = (run.base, run.head) if ratio < 1 else (run.head, run.base)
     is_fixed = ratio < 1 and known.fixed_share > -expm1(-_FAR)
     spins = not is_fixed and not runs_fewer(more, less) and _kept_by_operators(run, known.explained, ratio) is None
-    threads = max((_threads(one) for side in (run.base, run.head) for one in side), default=1)
+    threads = most_threads(run)
     return (log(SPUN * threads) if spins and threads > 1 else 0.0) + _FAR
 
 
@@ -189,6 +189,11 @@ def _share_of(names: Collection[str], explained: StepExplanation, side: str, ste
 def _mean(figures: Iterable[float | None]) -> float | None:
     known = [figure for figure in figures if figure]
     return fmean(known) if known else None
+
+
+def most_threads(run: PairedRun) -> int:
+    """Return how many threads of one operator can run at the same time in any capture; 1 if unknown."""
+    return max((_threads(one) for side in (run.base, run.head) for one in side), default=1)
 
 
 def _threads(capture: Capture) -> int:

@@ -58,7 +58,7 @@ def prediction_checks(
         return ()
     changes = list(changes)
     elsewhere = {change.rule.id for change in changes if change.status is FindingStatus.NEW}
-    fixed = {one.rule.id: one.head for one in changes if one.fixed_share and one.rule.id not in elsewhere}
+    fixed = {one.rule.id: one.head for one in changes if one.is_fixed and one.rule.id not in elsewhere}
     fixed |= dict.fromkeys(_alternatives(changes, fixed))
     known = (one for one in _predictions(fixed, run.base) if one.high_ns >= NO_DIFFERENCE * one.step_ns)
     found = sorted(known, key=lambda one: -one.expected_ns)
@@ -97,9 +97,9 @@ def _prediction(
 ) -> _Prediction:
     _, rule, fix, _, _ = rows[0]
     savings = [saving for *_, saving, _ in rows]
-    kept = _ends(left.saving) if left else (0.0, 0.0, 0.0)
+    kept = _ends(left.saving)[::-1] if left else (0.0, 0.0, 0.0)
     means = map(fmean, zip(*map(_ends, savings), strict=True))
-    low_ns, expected_ns, high_ns = sorted(max(mean - ns, 0.0) for mean, ns in zip(means, kept, strict=True))
+    low_ns, expected_ns, high_ns = (max(mean - ns, 0.0) for mean, ns in zip(means, kept, strict=True))
     return _Prediction(
         rule=rule,
         fix=fix.summary,

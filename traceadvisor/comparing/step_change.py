@@ -8,7 +8,7 @@ from math import exp, hypot, isfinite, log
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
-from traceadvisor.comparing.parts import KnownChange, cpu_change, is_explained, noise_by_parts, witness
+from traceadvisor.comparing.parts import KnownChange, cpu_change, is_explained, most_threads, noise_by_parts, witness
 from traceadvisor.comparing.signs import changed_parts
 from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, RunComparison, compare_runs
 from traceadvisor.frozen import frozen
@@ -258,10 +258,16 @@ def order_caution(run: PairedRun) -> str | None:
 
 
 def _load_explains(run: PairedRun) -> bool:
-    """Whether other programs took most cores from a side, or more from one: that alone may change the step."""
-    loads = [load.share for side in (run.base, run.head) if (load := _other_load(side))]
+    """Whether other programs took most cores from a side, or more from one: that alone may change the step.
+
+    So do fewer cores that threads of one operator lack: the others wait for the one without a core.
+    """
+    found = [load for side in (run.base, run.head) if (load := _other_load(side))]
+    loads, threads = [load.share for load in found], most_threads(run)
     differs = len(loads) == 2 and abs(loads[0] - loads[1]) >= BUSY_SHARE
-    return differs or max(loads, default=0.0) >= _CROWDED_SHARE
+    is_on_cpu = not any(one.device for side in (run.base, run.head) for capture in side for one in capture.recordings)
+    lacks = any(load.share >= BUSY_SHARE and load.cores + threads > load.of_cores for load in found)
+    return differs or max(loads, default=0.0) >= _CROWDED_SHARE or (is_on_cpu and threads > 1 and lacks)
 
 
 def _other_load(captures: Iterable[Capture]) -> _OtherLoad | None:

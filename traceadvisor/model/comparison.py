@@ -358,21 +358,22 @@ class FindingChange:
         return is_less and after.saving_share <= before.saving_share - NO_DIFFERENCE
 
     @property
-    def fixed_share(self) -> float:
-        """Predicted share of the step of BASE that its fix took away, 0..1.
-
-        0 without a sign that it was made, and for a finding of the run or one that is part of another one.
-        """
+    def is_fixed(self) -> bool:
+        """Whether it is gone, or half or less of it is left, with a sign that its fix was made."""
         before, after = self.base, self.head
-        if before is None or before.part_of or before.of_run or not before.saving.high_ns:
+        if before is None or before.part_of or not before.saving.high_ns or self.sign is None or self.instead:
+            return False
+        is_less = after is not None and after.saving_share <= FIXED_SHARE * before.saving_share
+        return self.status is FindingStatus.GONE or (is_less and self.sign is not ChangeSign.FUNCTION)
+
+    @property
+    def fixed_share(self) -> float:
+        """Predicted share of the step of BASE that its fix took away, 0..1; 0 if none was made, or of a whole run."""
+        before, after = self.base, self.head
+        if before is None or before.of_run or not self.is_fixed:
             return 0.0
-        if self.sign is None or self.instead:
-            return 0.0
-        if self.status is FindingStatus.GONE:
-            return before.saving_share
-        if not after or self.sign is ChangeSign.FUNCTION or after.saving_share > FIXED_SHARE * before.saving_share:
-            return 0.0
-        return before.saving_share * max(1 - after.saving.expected_ns / max(before.saving.expected_ns, 1.0), 0.0)
+        left = after.saving.expected_ns / max(before.saving.expected_ns, 1.0) if after else 0.0
+        return before.saving_share * max(1 - left, 0.0)
 
 
 FIXED_SHARE = 0.5

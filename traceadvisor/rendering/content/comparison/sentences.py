@@ -18,6 +18,7 @@ from traceadvisor.model.comparison import (
     DifferenceKind,
     Differing,
     FindingChange,
+    FindingState,
     FindingStatus,
     LikelyBecause,
     Measure,
@@ -428,7 +429,7 @@ def changed_sentence(run: ComparedRun) -> str | None:
         f"{'Smaller' if one.head else 'Fixed'}: {one.rule.title} ({one.rule.id}): {SIGN[one.sign]}"
         f"{f' ({one.instead.id})' if one.instead else ''}."
         for one in run.findings
-        if one.sign and (one.status is FindingStatus.GONE or (one.head and one.fixed_share))
+        if one.sign and (one.status is FindingStatus.GONE or (one.head and one.is_fixed))
         if one.sign not in {ChangeSign.SETTING, ChangeSign.LOADER} and one.base and one.base.part_of is None
     ]
     if not listed_ and not signs and not run.work.is_same:
@@ -442,9 +443,14 @@ def changed_sentence(run: ComparedRun) -> str | None:
 
 
 def smaller_words(change: FindingChange) -> str:
-    """``smaller: 55% -> 19%``, of the step of each side."""
-    shares = [_share(state.saving_share) for state in (change.base, change.head) if state]
-    return f"smaller: {' -> '.join(shares)}"
+    """``smaller: 55% -> 19%``, of the step of each side; of a limit, the limit."""
+    shares = [_shown_share(state) for state in (change.base, change.head) if state]
+    return f"smaller: {' -> '.join(map(_share, shares))}"
+
+
+def _shown_share(state: FindingState) -> float:
+    saving = state.saving
+    return state.saving_share * (saving.high_ns / saving.expected_ns if saving.is_bound and saving.expected_ns else 1.0)
 
 
 SAME_CODE = (

@@ -205,7 +205,7 @@ def is_noted(change: FindingChange) -> bool:
     """Whether a finding changed; a part of another one that only one side has, without a sign of a change, did not."""
     states = [one for one in (change.base, change.head) if one]
     is_unchanged_part = change.sign is None and len(states) == 1 and states[0].part_of is not None
-    return (change.status in NOTED or change.fixed_share > 0) and not is_unchanged_part
+    return (change.status in NOTED or change.is_fixed) and not is_unchanged_part
 
 
 def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: Detail) -> Table:
