@@ -41,6 +41,7 @@ LOADER = RecordedLoader(
     batch_count=80,
     sampler="RandomSampler",
     collates=True,
+    pads_at=Location("data.py", 12, "collate"),
     shuffled=True,
     in_order=True,
     data_digest="0123456789abcdef",

@@ -13,6 +13,7 @@ from traceadvisor.comparing.findings import finding_changes
 from traceadvisor.comparing.pairing import Capture, PairedRun, captures_of, pair
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import step_change
+from traceadvisor.comparing.work import only_padding_differs
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Agreement, ChangeSign, FindingChange, FindingStatus, PredictionCheck
 from traceadvisor.model.findings import (
@@ -36,8 +37,9 @@ from traceadvisor.model.report import (
     Report,
     UsedSettings,
 )
-from traceadvisor.model.run import LoaderSettings, Repository, RunSettings
+from traceadvisor.model.run import LoaderSettings, Padding, Repository, RunSettings
 from traceadvisor.model.saving import of_the_fix
+from traceadvisor.rendering.content.comparison.sentences import smaller_words
 
 ID = recording().id
 CLEAR = OutcomeRow("IDLE001", (ID,), Clear("waits", 0.01, 0.05, Unit.SHARE))
@@ -363,6 +365,35 @@ def test_a_finding_that_shrank_to_half_is_checked() -> None:
     base = _timed(100.0, finding(saves_ms=20.0))
     assert len(_checks(base, _timed(90.0, finding(saves_ms=9.0), settings=FIXED))) == 1
     assert _checks(base, _timed(90.0, finding(saves_ms=9.0))) == (), "its setting is as before"
+
+
+def test_a_finding_that_is_smaller_is_credited_with_what_is_gone_of_it() -> None:
+    """20 ms were predicted, and 5 are left: 15 of 100 ms."""
+    base = _timed(100.0, finding(saves_ms=20.0))
+    head = _timed(85.0, finding(saves_ms=5.0), settings=FIXED)
+    (check,) = _checks(base, head)
+    assert check.predicted.expected_ns == pytest.approx(85e6)
+    assert check.agreement is Agreement.WITHIN
+    (change,) = _changes(base, head)
+    assert (change.is_smaller, smaller_words(change)) == (True, "smaller: 20% -> 5.0%")
+    assert change.fixed_share == pytest.approx(0.15)
+
+
+def _padded(share: float, positions: float) -> list[Report]:
+    padding = Padding(share, share, round(positions), 8, "zeros") if share else None
+    settings = RunSettings(padding=padding, positions_per_sample=positions)
+    return [report(recording(settings=settings), findings=[finding("DATA013", 60.0 * share)] if share else ())]
+
+
+@pytest.mark.parametrize(("share", "positions"), [(0.15, 120.0), (0.0, 102.0)])
+def test_batches_with_less_padding_are_the_sign_of_its_fix_and_no_other_work(share: float, positions: float) -> None:
+    base, head = _padded(0.6, 255.0), _padded(share, positions)
+    assert {one.sign for one in _changes(base, head)} == {ChangeSign.PADDING}
+    assert {one.sign for one in _changes(base, base)} == {None}
+    (run,), _ = pair(captures_of(base), captures_of(head))
+    assert only_padding_differs(run)
+    (cropped,), _ = pair(captures_of(base), captures_of(_padded(0.0, 64.0)))
+    assert not only_padding_differs(cropped)
 
 
 def test_an_upper_limit_holds_for_any_smaller_saving() -> None:

@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.comparing.building import origins, recording, report, with_origins
+from tests.comparing.building import BEFORE, FIXED, finding, origins, recording, report, with_origins
 from tests.comparing.simulation import GPU_BOUND, HALF, WAITING, Parts, likely_calls
 from traceadvisor.cli.comparison_output import decide
 from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.comparison import Comparison, CpuChange, LikelyBecause, Measure, StepChange, WorkChange
-from traceadvisor.model.report import Recording
+from traceadvisor.model.findings import Clear, Unit
+from traceadvisor.model.report import OutcomeRow, Recording
 from traceadvisor.model.run import RunSettings, StepState, TimedStep
 from traceadvisor.model.step_contents import CountRow, StepContents
 from traceadvisor.model.telemetry import Series, Telemetry
@@ -125,10 +126,63 @@ def test_threads_that_wait_for_one_another_on_a_busy_machine_are_no_witness(
     assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
 
 
+@pytest.mark.parametrize(("settings", "is_likely"), [(FIXED, True), (BEFORE, False)])
+def test_a_fix_that_was_made_tells_less_work_from_threads_that_wait(settings: RunSettings, *, is_likely: bool) -> None:
+    """A third of the CPU time, with two threads on a busy machine: a fix was to save 60 of 100 ms."""
+    threads = RunSettings(torch_threads=2, cpu_count=2)
+    base, head = (
+        replace(one, captured=replace(one.captured, settings=replace(threads, cudnn_benchmark=of.cudnn_benchmark)))
+        for one, of in ((_worked(100.0, 90.0), BEFORE), (_worked(35.0, 30.0), settings))
+        if one.captured
+    )
+    clear = OutcomeRow("IDLE001", (base.id,), Clear("waits", 0.01, 0.05, Unit.SHARE))
+    comparison = compare([report(base, findings=[finding(saves_ms=60.0, on=base)])], [report(head, outcomes=[clear])])
+    change = _change(comparison)
+    assert (change.certainty is VerdictCertainty.LIKELY) is is_likely
+    assert change.cpu is not None
+    assert change.cpu.is_called is is_likely
+
+
+@pytest.mark.parametrize(("calls", "is_called"), [(40.0, True), (60.0, False)])
+def test_fewer_operators_tell_less_work_from_threads_that_wait(calls: float, *, is_called: bool) -> None:
+    """A third of the CPU time, with two threads on a busy machine, and 100 operators before."""
+    threads = RunSettings(torch_threads=2, cpu_count=2)
+    base, head = (
+        replace(
+            one,
+            captured=replace(one.captured, settings=threads),
+            contents=StepContents((CountRow("aten::mm", count),), (), None, 0, (), ()),
+        )
+        for one, count in ((_worked(100.0, 90.0), 100.0), (_worked(35.0, 30.0), calls))
+        if one.captured
+    )
+    for change in (_change(_compared(base, head)), _change(_compared(head, base))):
+        assert change.cpu is not None
+        assert change.cpu.is_called is is_called
+
+
 def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> None:
     """The same CPU time per step, in a fifth of the time."""
     change = _change(_compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))
     assert (change.certainty, change.is_crowded) == (VerdictCertainty.NOT_SHOWN, True)
+
+
+@pytest.mark.parametrize(("threads", "is_likely"), [(1, True), (2, False)])
+def test_threads_that_lack_a_core_on_one_side_show_no_gain(threads: int, *, is_likely: bool) -> None:
+    """4.99 -> 1.31 ms, with 0.9 and 0.6 of two cores taken: an unchanged training with two threads."""
+    nodes = [replace(_busy(step_ms, 0.5), step_error_share=0.01) for step_ms in (4.99, 1.31)]
+    base, head = (
+        replace(
+            one,
+            captured=replace(one.captured, settings=RunSettings(torch_threads=threads, cpu_count=2)),
+            telemetry=replace(one.telemetry, node=NodeWindow(9, (0.5 + others) / 2, *(None,) * 8)),
+        )
+        for one, others in zip(nodes, (0.9, 0.6), strict=True)
+        if one.captured and one.telemetry
+    )
+    own = [one.telemetry and one.telemetry.others_cores(2) for one in (base, head)]
+    assert own == pytest.approx([0.9, 0.6])
+    assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
 
 
 def _worked(step_ms: float, cpu_ms: float) -> Recording:

@@ -120,7 +120,14 @@ def _telemetry() -> list[dict[str, Any]]:
 
 def _settings() -> dict[str, Any]:
     return {
-        "loader": {"batch_size": 32, "num_workers": 2, "file": f"{HOME}/train.py", "line": 41, "zqkey": "zq"},
+        "loader": {
+            "batch_size": 32,
+            "num_workers": 2,
+            "file": f"{HOME}/train.py",
+            "line": 41,
+            "zqkey": "zq",
+            "pads_at": {"file": f"{HOME}/data.py", "line": 7, "function": "collate", "zqkey": "zq"},
+        },
         "optimizer": {"name": "SGD", "fused": True, "zqkey": "zq"},
         "constructed": [
             {

@@ -125,6 +125,7 @@ def test_numbers_and_names_of_classes_stay(copy: Path) -> None:
     assert settings["optimizer"] == {"fused": True, "name": "SGD"}
     assert re.fullmatch(r"\['folder\d', 'train.py'\]", str(settings["own_code"]))
     assert settings["loader"]["file"].endswith("/train.py")
+    assert {**settings["loader"]["pads_at"], "file": ""} == {"file": "", "line": 7, "function": "collate"}
     assert json.loads(files[MANIFEST])["endings"][0]["message"] == "ValueError"
     assert json.loads(files[MANIFEST])["command"] == ["train.py"]
 

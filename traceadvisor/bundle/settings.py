@@ -129,6 +129,8 @@ def decode_settings(content: bytes) -> RunSettings:
         loader["batch_size"] = loader.get("batch_size") or None
         loader["worker_count"] = loader.get("num_workers")
         loader["location"] = loader if loader.get("file") and loader.get("line") else None
+        pads_at = _object(loader.get("pads_at"))
+        loader["pads_at"] = {key: pads_at.get(key) for key in _PLACE} if pads_at.get("line") else None
         found["loader"] = loader
     found["constructed"] = [*_constructed(found.get("constructed"))]
     for name in ("padding", "unused_gradients", "ignored_targets"):

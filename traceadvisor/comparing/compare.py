@@ -141,9 +141,9 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
     is_unchanged = edited == () and not any(one.kind in _PROGRAM for one in differs)
     ranks = tuple(_rank(run, key) for key in run.lanes)
     explained = next((one.explanation for one in ranks if one.explanation), None)
-    change = step_change(run, history, work, explained)
-    cautions = (*_cautions(change, ranks), order_caution(run), load_caution(run))
     findings = () if work.is_other_program else finding_changes(run, explained, is_unchanged=is_unchanged)
+    change = step_change(run, history, work, explained, findings)
+    cautions = (*_cautions(change, ranks), order_caution(run), load_caution(run))
     return ComparedRun(
         name=run.name,
         change=change,
@@ -243,7 +243,7 @@ _PROFILED = frozenset({"own_profiler_share", "python_profiler_share", "python_pr
 _SEEN = frozenset(
     {"positions_per_sample", "subnormal_share", "allocator_retries", "repeated_share", "validation_nodes"}
 )
-_OF_DATA = frozenset({"location", "data_digest", "tensor_row_bytes"})
+_OF_DATA = frozenset({"location", "pads_at", "data_digest", "tensor_row_bytes"})
 """The loop over a loader and its data, which are no settings of it."""
 
 _NO_SETTINGS = _COLLECTIONS | _PROFILED | _SEEN | {"ranks_on_host"}

@@ -7,8 +7,9 @@ from math import exp, expm1, inf, log, log1p
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
-from traceadvisor.comparing.signs import fewer_operators
+from traceadvisor.comparing.signs import fewer_operators, runs_fewer
 from traceadvisor.comparing.verdict import compare_runs
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import CpuChange
 from traceadvisor.model.explanation import CategoryChange, StepExplanation
@@ -41,6 +42,17 @@ LEAST_WORK_SHARE = 0.5
 
 LEAST_PART_SHARE = 0.05
 """Share of the longer step of a part that explains its change."""
+
+
+@frozen
+class KnownChange:
+    """The part of a change that no clock tells."""
+
+    explained: StepExplanation | None = None
+    """The difference of the recorded step."""
+
+    fixed_share: float = 0.0
+    """Share of the step of BASE that findings took whose fixes were made."""
 
 
 def noise_by_parts(explained: StepExplanation, other: float) -> float:
@@ -83,17 +95,18 @@ def is_explained(explained: StepExplanation, changed: Collection[Category], rati
     return agrees and moved_ns <= far_ns and (after - before) * recorded > 0 and abs(after - before) > far_ns
 
 
-def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = None) -> float | None:
+def witness(run: PairedRun, ratio: float, known: KnownChange) -> float | None:
     """Return how much of its own work the process does per step, HEAD over BASE, if that speaks for the change.
 
     It does if it changed in the same direction, far more than that of identical runs differs.
 
     Its CPU time per step does not depend on how many cores other programs leave, but threads that wait for one another
-    take CPU time, too (:data:`SPUN`). Its kernels and the number of its operators do not
-    depend on other programs at all.
+    take CPU time, too (:data:`SPUN`), unless a recorded change of its work explains the change. Its kernels and the
+    number of its operators do not depend on other programs at all.
     """
+    kept = _kept_by_operators(run, known.explained, ratio)
     for work_ns, noise in (
-        (_cpu_ns, _cpu_noise(run)),
+        (_cpu_ns, _cpu_noise(run, ratio, known)),
         (_kernel_ns, FAR_TIMES * log1p(KERNEL_NOISE)),
     ):
         sides = [[found for capture in side if (found := work_ns(capture))] for side in (run.base, run.head)]
@@ -101,19 +114,34 @@ def witness(run: PairedRun, ratio: float, explained: StepExplanation | None = No
             change = log(fmean(sides[1]) / fmean(sides[0]))
             if change * log(ratio) > 0 and abs(change) > noise:
                 return exp(change)
+    return kept
+
+
+def _kept_by_operators(run: PairedRun, explained: StepExplanation | None, ratio: float) -> float | None:
+    """The work of a step, HEAD over BASE, if operators that one side does not run show its change; None if not."""
     kept = _kept_share(run, explained, is_faster=ratio < 1) if explained else 1.0
-    if -log(kept) <= FAR_TIMES * log1p(USUAL_NOISE):
+    if -log(kept) <= _FAR:
         return None
     return kept if ratio < 1 else 1 / kept
 
 
-def _cpu_noise(run: PairedRun) -> float:
-    """The logarithm of the ratio up to which CPU times of single captures may differ without a change."""
-    threads = max((_threads(one) for side in (run.base, run.head) for one in side), default=1)
-    return (log(SPUN * threads) if threads > 1 else 0.0) + FAR_TIMES * log1p(USUAL_NOISE)
+_FAR = FAR_TIMES * log1p(USUAL_NOISE)
 
 
-def cpu_change(run: PairedRun, growth: float) -> CpuChange | None:
+def _cpu_noise(run: PairedRun, ratio: float, known: KnownChange) -> float:
+    """The logarithm of the ratio up to which CPU times of single captures may differ without a change.
+
+    Threads that wait for one another cannot be all of the ``ratio`` where a side runs fewer operators, or where the
+    findings whose fixes were made took more of the step than identical runs differ by.
+    """
+    more, less = (run.base, run.head) if ratio < 1 else (run.head, run.base)
+    is_fixed = ratio < 1 and known.fixed_share > -expm1(-_FAR)
+    spins = not is_fixed and not runs_fewer(more, less) and _kept_by_operators(run, known.explained, ratio) is None
+    threads = most_threads(run)
+    return (log(SPUN * threads) if spins and threads > 1 else 0.0) + _FAR
+
+
+def cpu_change(run: PairedRun, growth: float, known: KnownChange) -> CpuChange | None:
     """Compare the CPU time per step, as that of the wall clock is; None where a capture does not tell.
 
     ``growth``: samples of a step in HEAD over those in BASE.
@@ -122,7 +150,8 @@ def cpu_change(run: PairedRun, growth: float) -> CpuChange | None:
     base, head = ([found for found in side if found] for side in sides)
     if len(base) + len(head) < len(run.base) + len(run.head):
         return None
-    noise = expm1(_cpu_noise(run) / FAR_TIMES)
+    ratio = fmean(head) / growth / fmean(base)
+    noise = expm1(_cpu_noise(run, ratio, known) / FAR_TIMES)
     found = compare_runs(base, [one / growth for one in head], within=0.0, noise=noise)
     return CpuChange(found.ratio, found.low, found.high, found.verdict)
 
@@ -160,6 +189,11 @@ def _share_of(names: Collection[str], explained: StepExplanation, side: str, ste
 def _mean(figures: Iterable[float | None]) -> float | None:
     known = [figure for figure in figures if figure]
     return fmean(known) if known else None
+
+
+def most_threads(run: PairedRun) -> int:
+    """Return how many threads of one operator can run at the same time in any capture; 1 if unknown."""
+    return max((_threads(one) for side in (run.base, run.head) for one in side), default=1)
 
 
 def _threads(capture: Capture) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
@@ -11,6 +11,7 @@ from traceadvisor.model.comparison import (
     Agreement,
     ChangeSign,
     FindingChange,
+    FindingState,
     FindingStatus,
     PredictionCheck,
     StepChange,
@@ -19,10 +20,6 @@ from traceadvisor.model.comparison import (
 from traceadvisor.model.findings import WIDE_RATIO, Estimate, Fix, RuleMeta
 from traceadvisor.model.report import PredictedStep, RecordedFinding
 from traceadvisor.model.verdict import NO_DIFFERENCE
-
-FIXED_SHARE = 0.5
-"""A finding whose saving fell to this share of it or less counts as fixed if what its fix changes was changed."""
-
 
 _OWN_SIGNS = frozenset({ChangeSign.SETTING, ChangeSign.LOADER, ChangeSign.EDITED, ChangeSign.LINES})
 """Signs that tell one fix from another one of the same time."""
@@ -55,13 +52,13 @@ def prediction_checks(
 
     Several fixes at once are checked together: the measured step shows no single one of them, and their savings do not
     add up. A saving that is too small to be measured is left out, and so is a share of the run: it is no part of the
-    step. On other work, nothing was predicted.
+    step. On other work, nothing was predicted. A finding that is only smaller keeps the saving that HEAD predicts.
     """
     if step is None or (work and not work.is_same) or not _is_one_kind(run):
         return ()
     changes = list(changes)
     elsewhere = {change.rule.id for change in changes if change.status is FindingStatus.NEW}
-    fixed = dict.fromkeys(one.rule.id for one in changes if _is_fixed(one) and one.rule.id not in elsewhere)
+    fixed = {one.rule.id: one.head for one in changes if one.is_fixed and one.rule.id not in elsewhere}
     fixed |= dict.fromkeys(_alternatives(changes, fixed))
     known = (one for one in _predictions(fixed, run.base) if one.high_ns >= NO_DIFFERENCE * one.step_ns)
     found = sorted(known, key=lambda one: -one.expected_ns)
@@ -74,17 +71,6 @@ def prediction_checks(
     return (_check(tuple(found), low_ns, expected_ns, sum(one.high_ns for one in found), step),)
 
 
-def _is_fixed(change: FindingChange) -> bool:
-    before, after = change.base, change.head
-    if before is None or before.part_of is not None or not before.saving.high_ns or not change.sign or change.instead:
-        return False
-    if change.status is FindingStatus.GONE:
-        return True
-    if after is None or change.sign is ChangeSign.FUNCTION:
-        return False
-    return after.saving_share <= FIXED_SHARE * before.saving_share
-
-
 def _alternatives(changes: Iterable[FindingChange], fixed: Collection[str]) -> list[str]:
     """For each finding whose own fix was not made, the part of it whose fix was: of several, that which saves most.
 
@@ -95,29 +81,39 @@ def _alternatives(changes: Iterable[FindingChange], fixed: Collection[str]) -> l
     return list({whole: part for _, whole, part in sorted(parts) if whole not in fixed}.values())
 
 
-def _predictions(rule_ids: Iterable[str], captures: Sequence[Capture]) -> list[_Prediction]:
-    rows: dict[str, list[tuple[RecordedFinding, RuleMeta, Fix, Estimate, Estimate]]] = {one: [] for one in rule_ids}
+def _predictions(fixed: Mapping[str, FindingState | None], captures: Sequence[Capture]) -> list[_Prediction]:
+    """The predictions for fixed findings, by rule, less what is left of them in HEAD."""
+    rows: dict[str, list[tuple[RecordedFinding, RuleMeta, Fix, Estimate, Estimate]]] = {one: [] for one in fixed}
     for capture in captures:
         for case in (one for one in capture.findings if not one.finding.of_run):
             for rule, fix, saving, further in _with_parts(case):
                 if rule.id in rows and case.step_ns and saving.high_ns:
                     rows[rule.id].append((case, rule, fix, saving, further))
-    return [_prediction(found) for found in rows.values() if found]
+    return [_prediction(found, fixed[rule_id]) for rule_id, found in rows.items() if found]
 
 
-def _prediction(rows: Sequence[tuple[RecordedFinding, RuleMeta, Fix, Estimate, Estimate]]) -> _Prediction:
+def _prediction(
+    rows: Sequence[tuple[RecordedFinding, RuleMeta, Fix, Estimate, Estimate]], left: FindingState | None
+) -> _Prediction:
     _, rule, fix, _, _ = rows[0]
     savings = [saving for *_, saving, _ in rows]
+    kept = _ends(left.saving)[::-1] if left else (0.0, 0.0, 0.0)
+    means = map(fmean, zip(*map(_ends, savings), strict=True))
+    low_ns, expected_ns, high_ns = (max(mean - ns, 0.0) for mean, ns in zip(means, kept, strict=True))
     return _Prediction(
         rule=rule,
         fix=fix.summary,
         step_ns=fmean(case.step_ns or 0.0 for case, *_ in rows),
-        low_ns=fmean(saving.low_ns for saving in savings),
-        expected_ns=fmean(saving.expected_ns for saving in savings),
-        high_ns=fmean(saving.high_ns for saving in savings),
-        further_ns=fmean(further.expected_ns for *_, further in rows),
+        low_ns=low_ns,
+        expected_ns=expected_ns,
+        high_ns=high_ns,
+        further_ns=max(fmean(further.expected_ns for *_, further in rows) - kept[1], 0.0),
         is_limit=any(saving.is_bound for saving in savings),
     )
+
+
+def _ends(saving: Estimate) -> tuple[float, float, float]:
+    return saving.low_ns, saving.expected_ns, saving.high_ns
 
 
 def _with_parts(case: RecordedFinding) -> Iterator[tuple[RuleMeta, Fix, Estimate, Estimate]]:

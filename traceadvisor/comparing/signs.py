@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TypeVar
 
 from traceadvisor.comparing.pairing import Capture
+from traceadvisor.comparing.work import padded_share
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
@@ -67,6 +68,9 @@ _COLLECTIVES: Mapping[str, frozenset[Purpose]] = {
 }
 _TYPES = "GPU015"
 """The rule about operators of a number type, of which none may be left."""
+
+_PADDED = "DATA013"
+"""The rule about padding, which a capture measures in batches."""
 
 _STREAMS, _COMMUNICATION = "DIST017", "DIST"
 """Rules whose fix changes launches, kernels, collectives or their streams."""
@@ -130,10 +134,10 @@ def change_sign(
     differ = [_differs(sides, name) for name in ((_LOADER,) if _LOADER in settings else settings)]
     if True in differ:
         return ChangeSign.SETTING
-    if _LOADER in settings:
-        return ChangeSign.LOADER if _has_other_iterators(sides) else None
-    if False in differ:
-        return None
+    if _LOADER in settings or False in differ:
+        return ChangeSign.LOADER if _LOADER in settings and _has_other_iterators(sides) else None
+    if rule_id == _PADDED and _less(padded_share(sides.having), padded_share(sides.missing), FELL):
+        return ChangeSign.PADDING
     base, head = _contents(sides.having), _contents(sides.missing)
     if rule_id in {*_LAUNCHES, *_FUSED, *_REPLACED} or rule_id.startswith(_COMMUNICATION) or _ONLY & {*settings}:
         signs = _of_kind(rule_id, settings, base, head, sides) if base and head else {}
@@ -266,6 +270,12 @@ def fewer_operators(base: Sequence[Capture], head: Sequence[Capture]) -> frozens
     """Return the operators that HEAD runs at most half as often as BASE; none if that is unknown."""
     before, after = _contents(base), _contents(head)
     return _fewer(before, after) if before and after else frozenset()
+
+
+def runs_fewer(base: Sequence[Capture], head: Sequence[Capture]) -> bool:
+    """Return whether HEAD is known to run at most half as many operators per step as BASE."""
+    before, after = _contents(base), _contents(head)
+    return bool(before and after and after.operators and _less(_calls(before.operators), _calls(after.operators), FELL))
 
 
 def _fewer(base: StepContents, head: StepContents) -> frozenset[str]:

@@ -8,11 +8,11 @@ from math import exp, hypot, isfinite, log
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
-from traceadvisor.comparing.parts import cpu_change, is_explained, noise_by_parts, witness
+from traceadvisor.comparing.parts import KnownChange, cpu_change, is_explained, most_threads, noise_by_parts, witness
 from traceadvisor.comparing.signs import changed_parts
 from traceadvisor.comparing.verdict import SHORT_NOISE, SHORT_S, RunComparison, compare_runs
 from traceadvisor.frozen import frozen
-from traceadvisor.model.comparison import LikelyBecause, Measure, StepChange, WorkChange
+from traceadvisor.model.comparison import FindingChange, LikelyBecause, Measure, StepChange, WorkChange
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import undisturbed_count
@@ -24,6 +24,7 @@ def step_change(
     history: Sequence[Capture],
     work: WorkChange | None = None,
     explained: StepExplanation | None = None,
+    findings: Iterable[FindingChange] = (),
 ) -> StepChange | None:
     """The change of the step, by the captures of both sides and of earlier runs; None where a side has no step time.
 
@@ -32,8 +33,10 @@ def step_change(
         history: earlier captures; those of another script or device are left out.
         work: what differs in the work of a step. Different programs have no verdict.
         explained: the difference of the recorded step, whose parts differ by chance in their own ways.
+        findings: the findings of both sides.
     """
     work = work or WorkChange()
+    known = KnownChange(explained, max((one.fixed_share for one in findings), default=0.0))
     measure = _measure(run, work)
     is_scaled = measure in _STEP_OF and (measure is Measure.RECORDED_SAMPLE or not _counts_samples(run))
     grown = work.growth or 1.0 if is_scaled else 1.0
@@ -47,7 +50,7 @@ def step_change(
     earlier = _figures(alike, run.lanes, compared)
     within, noise = _error_within(run), _noise(run, measure, work, explained)
     found = compare_runs(sides[0], sides[1], history=earlier, within=within, noise=noise)
-    judged = _judged(found, run, work, explained, noise)
+    judged = _judged(found, run, work, known, noise)
     found = judged.found
     base_ns = exp(fmean(map(log, sides[0])))
     steps = [_figures(side, run.lanes, _STEP_OF.get(measure, measure)) for side in (run.base, run.head)]
@@ -72,7 +75,7 @@ def step_change(
         because=judged.because,
         is_crowded=judged.is_crowded,
         witness_ratio=judged.witness,
-        cpu=cpu_change(run, work.growth or 1.0) if load_caution(run) else None,
+        cpu=cpu_change(run, work.growth or 1.0, known) if load_caution(run) else None,
     )
 
 
@@ -106,20 +109,18 @@ class _Judged:
     witness: float | None = None
 
 
-def _judged(
-    found: RunComparison, run: PairedRun, work: WorkChange, explained: StepExplanation | None, noise: float
-) -> _Judged:
+def _judged(found: RunComparison, run: PairedRun, work: WorkChange, known: KnownChange, noise: float) -> _Judged:
     open_ = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
     if work.is_other_program or work.products:
         return _Judged(open_)
     if found.low is not None:
         return _Judged(found)
     because = LikelyBecause.FAR if found.certainty is VerdictCertainty.LIKELY else None
-    if because is None and work.is_same and explained and isfinite(found.smallest_visible):
+    if because is None and work.is_same and known.explained and isfinite(found.smallest_visible):
         changed = changed_parts(run.base, run.head)
-        because = LikelyBecause.EXPLAINED if is_explained(explained, changed, found.ratio, noise) else None
+        because = LikelyBecause.EXPLAINED if is_explained(known.explained, changed, found.ratio, noise) else None
     is_crowded = because is not None and _load_explains(run)
-    seen = witness(run, found.ratio, explained) if is_crowded else None
+    seen = witness(run, found.ratio, known) if is_crowded else None
     if because is None or (is_crowded and seen is None):
         return _Judged(open_, None, is_crowded)
     called = Verdict.FASTER if found.ratio < 1 else Verdict.SLOWER
@@ -257,10 +258,16 @@ def order_caution(run: PairedRun) -> str | None:
 
 
 def _load_explains(run: PairedRun) -> bool:
-    """Whether other programs took most cores from a side, or more from one: that alone may change the step."""
-    loads = [load.share for side in (run.base, run.head) if (load := _other_load(side))]
+    """Whether other programs took most cores from a side, or more from one: that alone may change the step.
+
+    So do fewer cores that threads of one operator lack: the others wait for the one without a core.
+    """
+    found = [load for side in (run.base, run.head) if (load := _other_load(side))]
+    loads, threads = [load.share for load in found], most_threads(run)
     differs = len(loads) == 2 and abs(loads[0] - loads[1]) >= BUSY_SHARE
-    return differs or max(loads, default=0.0) >= _CROWDED_SHARE
+    is_on_cpu = not any(one.device for side in (run.base, run.head) for capture in side for one in capture.recordings)
+    lacks = any(load.share >= BUSY_SHARE and load.cores + threads > load.of_cores for load in found)
+    return differs or max(loads, default=0.0) >= _CROWDED_SHARE or (is_on_cpu and threads > 1 and lacks)
 
 
 def _other_load(captures: Iterable[Capture]) -> _OtherLoad | None:

@@ -48,6 +48,9 @@ FEWEST_WEIGHTS = 3
 AGREEING_SHARE = 0.5
 """Share of the calls that agree on the growth of the batch."""
 
+SAME_LENGTH = 0.1
+"""Difference in the mean length of samples without padding that eight batches of one data set may have."""
+
 OTHER_WORK = 2.0
 """From this ratio of the matrix products of a step on, its work may be another one."""
 
@@ -72,7 +75,7 @@ def work_change(run: PairedRun) -> WorkChange:
         program=program,
         growth=growth,
         unit=unit,
-        sizes=None if program else _other_sizes(recordings),
+        sizes=None if program else _other_sizes(recordings, is_less_padded=only_padding_differs(run)),
         ranks=_different(recordings, lambda one: one.rank_count),
         devices=_other_devices(recordings),
         products=_other_products(recordings) if growth is None and not program and not _is_one_script(run) else None,
@@ -89,6 +92,25 @@ def samples_per_step(captures: Iterable[Capture], lanes: Iterable[LaneKey]) -> f
         if one.samples_per_s and one.undisturbed_median_step_ns
     ]
     return fmean(found) if found else None
+
+
+def padded_share(captures: Iterable[Capture]) -> float | None:
+    """Return the share of padding in the positions of batches, mean over captures and ranks; None where unknown."""
+    runs = [one.captured.settings for capture in captures for one in capture.recordings if one.captured]
+    known = [one for one in runs if one.padding or one.positions_per_sample]
+    return fmean(one.padding.padded_share if one.padding else 0.0 for one in known) if known else None
+
+
+def only_padding_differs(run: PairedRun) -> bool:
+    """Return whether samples have one mean length without their padding, give or take :data:`SAME_LENGTH`."""
+    lengths = []
+    for side in (run.base, run.head):
+        runs = [one.captured.settings for capture in side for one in capture.recordings if one.captured]
+        positions = [one.positions_per_sample for one in runs if one.positions_per_sample]
+        if not positions:
+            return False
+        lengths.append(fmean(positions) * (1 - (padded_share(side) or 0.0)))
+    return abs(lengths[1] - lengths[0]) <= SAME_LENGTH * max(lengths)
 
 
 def _different(sides: Sequence[Sequence[Recording]], of: Callable[[Recording], T | None]) -> tuple[T, T] | None:
@@ -291,9 +313,12 @@ def _other_products(sides: Sequence[Sequence[Recording]]) -> tuple[int, int] | N
     return None
 
 
-def _other_sizes(sides: Sequence[Sequence[Recording]]) -> tuple[Sizes, Sizes] | None:
-    """The sizes of a sample on both sides where they differ: channels, height and width, or tokens."""
-    for kind in _KINDS[1:3]:
+def _other_sizes(sides: Sequence[Sequence[Recording]], *, is_less_padded: bool = False) -> tuple[Sizes, Sizes] | None:
+    """The sizes of a sample on both sides where they differ: channels, height and width, or tokens.
+
+    ``is_less_padded``: whether tokens differ by padding alone.
+    """
+    for kind in _KINDS[1 : 2 if is_less_padded else 3]:
         for base, head in _pairs(sides):
             before, after = ({kind.size(row) for row in _largest(kind, side)} for side in (base, head))
             if before and after and before != after:

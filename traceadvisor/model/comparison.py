@@ -348,6 +348,37 @@ class FindingChange:
     instead: RuleMeta | None = None
     """The finding that is part of it and whose fix was made instead; None if it is its own, or none was made."""
 
+    @property
+    def is_smaller(self) -> bool:
+        """Whether both sides have it, and its saving fell by 3% of the step or more."""
+        before, after = self.base, self.head
+        if not before or not after or before.part_of:
+            return False
+        is_less = after.saving.expected_ns < before.saving.expected_ns
+        return is_less and after.saving_share <= before.saving_share - NO_DIFFERENCE
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is gone, or half or less of it is left, with a sign that its fix was made."""
+        before, after = self.base, self.head
+        if before is None or before.part_of or not before.saving.high_ns or self.sign is None or self.instead:
+            return False
+        is_less = after is not None and after.saving_share <= FIXED_SHARE * before.saving_share
+        return self.status is FindingStatus.GONE or (is_less and self.sign is not ChangeSign.FUNCTION)
+
+    @property
+    def fixed_share(self) -> float:
+        """Predicted share of the step of BASE that its fix took away, 0..1; 0 if none was made, or of a whole run."""
+        before, after = self.base, self.head
+        if before is None or before.of_run or not self.is_fixed:
+            return 0.0
+        left = after.saving.expected_ns / max(before.saving.expected_ns, 1.0) if after else 0.0
+        return before.saving_share * max(1 - left, 0.0)
+
+
+FIXED_SHARE = 0.5
+"""A finding whose saving fell to this share of it or less counts as fixed if what its fix changes was changed."""
+
 
 class ChangeSign(Enum):
     """The sign that what a fix changes differs between both sides."""
@@ -373,6 +404,8 @@ class ChangeSign(Enum):
     COPIES = "copies"
     COLLECTIVES = "collectives"
     STREAMS = "streams"
+    PADDING = "padding"
+    """Batches hold at most half as much of it."""
 
 
 class Agreement(Enum):

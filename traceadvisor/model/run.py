@@ -171,6 +171,9 @@ class LoaderSettings:
     collates: bool | None = None
     """Whether the loader takes samples one by one and collates them; without it, the data set makes whole batches."""
 
+    pads_at: Location | None = None
+    """The line of the user's ``collate_fn`` that pads samples, by its compiled code; None if there is none."""
+
     in_order: bool | None = None
     """Whether batches come in their order; None before torch 2.6, where they always do."""
 

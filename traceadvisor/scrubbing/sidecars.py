@@ -123,9 +123,11 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
         kept["optimizer"] = _figures(optimizer, {"fused", "foreach", "parameter_count", "parameter_bytes"})
         kept["optimizer"]["name"] = _code(optimizer.get("name"), texts)
     if isinstance(loader := found.get("loader"), dict):
-        known = {field.name for field in fields(RecordedLoader)} - {"location"}
+        known = {field.name for field in fields(RecordedLoader)} - {"location", "pads_at"}
         kept["loader"] = _figures(loader, known | {"num_workers", "line"})
         kept["loader"] |= {"sampler": _code(loader.get("sampler"), texts), **_placed(loader, texts)}
+        pads_at = [_figures(one, {"line"}) | _placed(one, texts) for one in _objects([loader.get("pads_at")])]
+        kept["loader"] |= {"pads_at": pads_at[0]} if pads_at else {}
     kept["constructed"] = [
         _figures(one, {"line", "rows", "width"})
         | _placed(one, texts)

@@ -18,7 +18,7 @@ from traceadvisor.analysis.sampled.shares import (
     share_of_lines,
     share_of_steps,
 )
-from traceadvisor.model.location import Location, PlaceKind
+from traceadvisor.model.location import Frame, Location, PlaceKind
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import OWN_WORK, SampledFrame
 
@@ -223,4 +223,12 @@ def test_marks_of_the_profiler_and_the_dispatcher_are_not_where_time_is_spent() 
     marks = library("__enter__", 918, "torch/autograd/profiler.py"), library("__call__", 1275, "torch/_ops.py")
     samples = Samples().add(1, MAIN, user("main", 111), wrapper, *marks).add(1, MAIN, user("main", 112), *marks).build()
     inner = [path_of(samples, stack).owner for stack in samples.stacks]
-    assert [one and one.file for one in inner] == ["torch/optim/optimizer.py", "torch/_ops.py"]
+    assert [one and one.file for one in inner] == ["torch/optim/optimizer.py", "torch/autograd/profiler.py"]
+
+
+@pytest.mark.parametrize("called", ["threading.py", "torch/utils/data/dataloader.py"])
+def test_a_frame_of_python_that_waits_for_others_is_no_origin(called: str) -> None:
+    waits = library("poll", 257, "multiprocessing/connection.py"), library("select", 398, "selectors.py")
+    samples = Samples().add(1, MAIN, user("main", 111), library("waits", 5, called), *waits).build()
+    (owner,) = [path_of(samples, stack).owner for stack in samples.stacks]
+    assert owner == Frame("waits", called, 5)

@@ -8,7 +8,7 @@ from traceadvisor.analysis.whole_run.sampled_steps import sampled_steps
 from traceadvisor.analysis.whole_run.slow_steps import SlowSteps, slow_steps
 from traceadvisor.model.run import Change, LoaderSettings, PauseKind, Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_time import RunCause, RunPart, RunTime
-from traceadvisor.model.samples import OWN_WORK, SampledFrame
+from traceadvisor.model.samples import OWN_WORK, OnlyCall, SampledFrame
 
 USUAL = [(line(11), 6.0), (line(12, BACKWARD), 4.0)]
 EVALUATE = line(14, NO_GRAD, SampledFrame("evaluate", "train.py", 3, is_user=True))
@@ -124,6 +124,45 @@ def test_a_decorated_function_with_a_backward_pass_is_no_evaluation() -> None:
     found = slow_of(runs.run())
     assert found.total_ns(RunCause.EVALUATION) == 0
     assert found.total_ns(RunCause.OTHER) == 5 * 100 * MS
+
+
+LAYER = SampledFrame("_call_impl", "torch/nn/modules/module.py", 1780)
+SCORE = SampledFrame("score", "train.py", 5, is_user=True)
+
+
+def _scoring(names: tuple[str, ...], every: int) -> Run:
+    """A run whose steps sometimes call a function of 20 ms that calls others by these names."""
+    runs = Runs()
+    for step in range(60):
+        scored = [(line(14, SCORE, LAYER), 20.0)] if step and step % every == 0 else []
+        runs.step([(line(11, LAYER), 20.0), (line(12, BACKWARD), 40.0), *scored])
+    run = runs.run()
+    assert run.stacks
+    calls = tuple(OnlyCall("train.py", "score", 4, 9, name, 5) for name in names)
+    return replace(run, stacks=replace(run.stacks, only_calls=calls))
+
+
+def test_a_function_that_evaluates_without_gradients_is_named_in_the_time_of_training_steps() -> None:
+    found = time_of(_scoring(("eval", "no_grad"), every=5))
+    (own,) = [one for one in found.causes if one.part is RunPart.TRAINING]
+    assert (own.cause, own.line and own.line.line) == (RunCause.EVALUATION, 14)
+    assert own.total_ns == pytest.approx(11 * 20 * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(("names", "every"), [(("no_grad",), 5), (("eval",), 5), (("eval", "no_grad"), 60)])
+def test_a_function_without_signs_of_evaluation_is_part_of_the_training(names: tuple[str, ...], every: int) -> None:
+    assert not [one for one in time_of(_scoring(names, every)).causes if one.part is RunPart.TRAINING]
+
+
+def test_a_part_of_the_model_that_each_step_runs_without_gradients_is_no_evaluation() -> None:
+    """All layers run in a function that sets a frozen part to evaluation."""
+    runs = Runs()
+    for _ in range(60):
+        runs.step([(line(11, SCORE, LAYER), 30.0), (line(12, BACKWARD), 40.0)])
+    run = runs.run()
+    assert run.stacks
+    calls = tuple(OnlyCall("train.py", "score", 4, 9, name, 5) for name in ("eval", "no_grad"))
+    assert not [one for one in time_of(replace(run, stacks=replace(run.stacks, only_calls=calls))).causes if one.line]
 
 
 def test_without_a_backward_pass_code_without_gradients_is_what_the_steps_do() -> None:

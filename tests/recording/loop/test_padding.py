@@ -1,12 +1,17 @@
 """Padding is measured where a mask or a value shows it, and nowhere else."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, TensorDataset
 
 from traceadvisor.model.run import LENGTHS, MASK, REPEATED, Padding
+from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.loop.padding import MOST_BATCHES, MOST_VALUES, PaddingSeen
 
 ROW = [5, 6, 7, 8, 9, 4, 3, 2, 1, 5]
@@ -148,3 +153,27 @@ def test_a_batch_that_raises_ends_the_search() -> None:
             raise RuntimeError
 
     assert _seen(Odd(a=1), _rows(3, 5)) is None
+
+
+class _Padder:
+    def __call__(self, rows: list[Tensor], length: int = 0) -> Tensor:
+        batch = rows[0].new_zeros(len(rows), length)
+        return torch.cat([batch, pad_sequence(rows)])
+
+
+def _stacked(rows: list[Tensor]) -> Tensor:
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("collate", [_Padder(), _Padder().__call__, partial(_Padder(), length=9)])
+def test_the_line_that_pads_is_that_of_the_users_collate_function(collate: Callable[[list[Tensor]], Tensor]) -> None:
+    place = LoaderRegistry().of(iter(DataLoader(TensorDataset(torch.ones(3)), collate_fn=collate))).settings.pads_at
+    assert place is not None
+    assert (place.function, place.line) == ("__call__", _Padder.__call__.__code__.co_firstlineno + 2)
+
+
+@pytest.mark.parametrize("collate", [None, _stacked, len])
+def test_no_line_pads_where_samples_are_only_stacked(collate: Callable[[list[Tensor]], Tensor] | None) -> None:
+    assert (
+        LoaderRegistry().of(iter(DataLoader(TensorDataset(torch.ones(3)), collate_fn=collate))).settings.pads_at is None
+    )

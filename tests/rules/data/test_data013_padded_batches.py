@@ -6,6 +6,7 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import skipped
 from traceadvisor.model.findings import Confidence, Skipped
+from traceadvisor.model.location import Location
 from traceadvisor.model.run import LoaderSettings, Padding
 from traceadvisor.rules.data.data013_padded_batches import THEN_BY_LENGTH, PaddedBatches
 
@@ -99,6 +100,18 @@ def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tm
     longest = "Pad each batch to its longest sample, and not each sample to a constant length"
     assert [fix.summary for fix in fixes] == ["Put samples of similar length into one batch", THEN_BY_LENGTH, longest]
     assert THEN_BY_LENGTH.startswith(longest)
+
+
+def test_the_line_that_pads_in_a_collate_function_comes_first_with_its_own_change(tmp_path: Path) -> None:
+    pads_at = Location("data.py", 12, "collate")
+    captured = _captured(tmp_path).with_settings(
+        loader=LoaderSettings(8, pads_at=pads_at, location=Location("t.py", 3))
+    )
+    found = captured.finding(PaddedBatches())
+    assert [place.file for place in found.locations] == ["data.py", "t.py"]
+    assert found.fix.change
+    assert "tokenizer" not in found.fix.change
+    assert "tokenizer" in (_captured(tmp_path).finding(PaddedBatches()).fix.change or "")
 
 
 def _windows(folder: Path, indices: list[int] | None) -> Captured:

@@ -11,7 +11,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.innermost import ThreadCalls, is_crossed, positions_by
 from traceadvisor.analysis.operators.numbering import numbered
-from traceadvisor.analysis.operators.source_files import FRAME, OWN_NO_TIME, is_library, is_of_capture
+from traceadvisor.analysis.operators.source_files import FRAME, is_library, is_of_capture, owns_time
 from traceadvisor.analysis.operators.tree import nearest_around, parents_of
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask
@@ -149,7 +149,7 @@ class PythonFrames:
         inner, module = self._nearest(self._users), self._nearest(self._modules)
         outer = self._outer_users.at(self._thread, self._start_ns)
         innermost = np.arange(self._name.size)
-        file = self._nearest(self._named(lambda _, frame: frame.file is not None and _owns_time(frame.file)))
+        file = self._nearest(self._named(lambda _, frame: frame.file is not None and owns_time(frame.file)))
         of_capture = self._named(lambda _, frame: frame.file is not None and is_of_capture(frame.file))
         innermost[of_capture] = file[of_capture]
         owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
@@ -248,7 +248,3 @@ class PythonFrames:
         wanted = np.zeros(len(names) + 1, dtype=np.bool_)
         wanted[[name for name, frame in self._frames.items() if chosen(names[name], frame)]] = True
         return wanted[self._name].nonzero()[0]
-
-
-def _owns_time(file: str) -> bool:
-    return file not in OWN_NO_TIME and not is_of_capture(file)

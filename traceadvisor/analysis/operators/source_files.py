@@ -96,8 +96,17 @@ def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
     return _is_library_by_name(parts)
 
 
-OWN_NO_TIME = frozenset({"torch/_ops.py", "torch/autograd/profiler.py"})
-"""Files of torch that call operators for others, or mark them: a reader looks for none of their time."""
+_OWN_NO_TIME = re.compile(
+    r"torch/(_ops|autograd/profiler)\.py$|(.*[/\\]lib[/\\]python\d[\d.]*[/\\])?(selectors|threading|queue|subprocess"
+    r"|(multiprocessing|concurrent[/\\]futures)[/\\]\w+)\.py$"
+)
+"""Files of torch that call operators for others, or mark them, and of Python that wait for other threads and processes:
+a reader looks for none of their time."""
+
+
+def owns_time(file: str | None) -> bool:
+    """Whether a reader may look for time in a file, and not only in what it calls, or in who waits through it."""
+    return file is None or not (_OWN_NO_TIME.match(file) or is_of_capture(file))
 
 
 def is_of_capture(file: str) -> bool:

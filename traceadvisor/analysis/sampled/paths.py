@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceadvisor.analysis.operators.source_files import OWN_NO_TIME
+from traceadvisor.analysis.operators.source_files import owns_time
 from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
@@ -53,7 +53,7 @@ def path_of(samples: StackSamples, stack: SampledStack) -> Path:
     after = frames[_last_user(frames) + 1 :]
     if any(frame.file and frame.file.startswith(_IMPORT_SYSTEM) for frame in after):
         return Path(users, IMPORT, calls_pass=False)
-    inner = next((frame for frame in reversed(after) if frame.file not in OWN_NO_TIME), frames[-1])
+    inner = next((frame for frame in reversed(after) if owns_time(frame.file)), after[0])
     return Path(users, Frame(inner.function, inner.file, inner.line), calls_pass=any(map(is_of_pass, after)))
 
 

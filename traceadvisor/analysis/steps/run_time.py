@@ -56,7 +56,8 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     start_causes = _start_causes(first, parts[RunPart.START_UP], sampled)
     end_causes = _end_causes(int(rows.end_ns[-1]), kept.get(RunPart.AFTER, 0), sampled)
     saving = _saving(kept.get(RunPart.CHECKPOINTS, 0), sampled)
-    causes = (*start_causes, *_slow_causes(pieces, slow), *saving, *end_causes)
+    evaluation = _evaluation(parts[RunPart.TRAINING] + parts[RunPart.SLOW], rows, slow, sampled)
+    causes = (*start_causes, *evaluation, *_slow_causes(pieces, slow), *saving, *end_causes)
     stretches = tuple(_stretches(pieces, rows, run))
     return RunTime(sum(kept.values()), kept, int(rows.is_training.sum()), is_whole, causes, stretches)
 
@@ -145,6 +146,9 @@ def _ends(rows: StepRows, run: Run) -> Iterator[Pieces]:
 
 FEWEST_SAMPLES = 5
 
+LEAST_EVALUATING = 0.01
+"""Share of the training steps, from which on code without gradients in them is named."""
+
 LEAST_SAMPLED = 0.5
 """Share of the start-up, or of the end, in samples, from which they stand for all of it. A child process is sampled
 from its first optimizer on: what it does before, such as to import torch, no sample tells."""
@@ -198,6 +202,17 @@ def _line(sampled: SampledSteps, which: Mask) -> Location | None:
         return own.line
     line = most_sampled_line(sampled, which)
     return place_of(line) if line else None
+
+
+def _evaluation(total_ns: int, rows: StepRows, slow: SlowSteps, sampled: SampledSteps | None) -> Iterator[CauseTime]:
+    """Code without gradients in training steps after the first, but for what is known to make steps slow."""
+    if sampled is not None:
+        inside = (sampled.step > 0) & rows.is_training[sampled.step]
+        own = inside & sampled.doing(RunCause.EVALUATION)
+        share = sampled.weight_ns[own].sum() / max(sampled.weight_ns[inside].sum(), 1)
+        ns = round(share * total_ns) - slow.total_ns(RunCause.EVALUATION)
+        if own.sum() >= FEWEST_SAMPLES and ns >= LEAST_EVALUATING * total_ns:
+            yield CauseTime(RunPart.TRAINING, RunCause.EVALUATION, ns, line=_line(sampled, own))
 
 
 def _slow_causes(pieces: Sequence[Pieces], slow: SlowSteps) -> Iterator[CauseTime]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from traceadvisor.model.events import NONE
 from traceadvisor.model.location import MODULE, Location
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_time import RunCause
-from traceadvisor.model.samples import SampledFrame
+from traceadvisor.model.samples import SampledFrame, StackSamples
 
 _COMPILES = ("torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", "torch/_inductor/codecache.py")
 """Files with functions that run while torch.compile compiles, and never in compiled code."""
@@ -27,6 +28,11 @@ _DEVICE = "torch/cuda/__init__.py"
 _DEVICE_STARTS = "_lazy_init"
 _DECORATED = ("torch/utils/_contextlib.py", "decorate_context")
 """Calls a function that a decorator runs without gradients, or, in the closure of an optimizer, with them."""
+
+_EVALUATES, _WITHOUT_GRADIENTS = "eval", frozenset({"no_grad", "inference_mode"})
+"""Names that a function of the script calls to evaluate a model."""
+
+_MODULES = "torch/nn/modules/module.py"
 
 _BACKWARD = ("torch/autograd/graph.py", "_engine_run_backward")
 _OPTIMIZERS = "torch/optim/"
@@ -88,11 +94,14 @@ def sampled_steps(run: Run, loop: Location | None) -> SampledSteps | None:
     at = np.searchsorted(starts, columns[0], side="right") - 1
     inside = (at >= 0) & (columns[0] < ends[np.maximum(at, 0)]) if starts.size else np.zeros(at.size, np.bool_)
     frames = [tuple(samples.frames[place] for place in stack.frames) for stack in samples.stacks]
-    differentiating = {called for stack in frames if _BACKWARD in _pairs(stack) for called in _decorated(stack)}
-    trains = any(_BACKWARD in _pairs(stack) for stack in frames)  # else code without gradients is what the steps do
+    evaluating = _evaluating(samples, frames)
+    without = [_decorated(stack) | (evaluating & {*_pairs(stack)}) for stack in frames]
+    backward = [_BACKWARD in _pairs(stack) for stack in frames]
+    differentiating = {called for names, runs in zip(without, backward, strict=True) if runs for called in names}
+    trains = any(backward)  # else code without gradients is what the steps do
     causes = [
-        _cause(stack, fetching.is_fetching, trains and not differentiating.issuperset(_decorated(stack)))
-        for stack, fetching in zip(frames, samples.stacks, strict=True)
+        _cause(stack, fetching.is_fetching, trains and not differentiating.issuperset(names))
+        for stack, fetching, names in zip(frames, samples.stacks, without, strict=True)
     ]
     return SampledSteps(
         columns[0],
@@ -104,6 +113,23 @@ def sampled_steps(run: Run, loop: Location | None) -> SampledSteps | None:
         (*lines_of_stacks(samples, loop), None),
         (*frames, ()),
     )
+
+
+def _evaluating(samples: StackSamples, frames: Sequence[Sequence[SampledFrame]]) -> set[tuple[str | None, str]]:
+    """Return the functions that evaluate a model by their names of calls, unless most calls of modules are in them.
+
+    Those may be steps of a training that keeps a part of its model as it is.
+    """
+    names = defaultdict[tuple[str | None, str], set[str]](set)
+    for call in samples.only_calls:
+        names[call.file, call.function].add(call.name)
+    ran = [
+        {*_pairs(frames[one.stack])}
+        for one in samples.timed
+        if one.stack >= 0 and any(frame.file == _MODULES for frame in frames[one.stack])
+    ]
+    found = {one for one, called in names.items() if _EVALUATES in called and called & _WITHOUT_GRADIENTS}
+    return {one for one in found if 2 * sum(one in pairs for pairs in ran) <= len(ran)}
 
 
 def _cause(frames: Sequence[SampledFrame], is_fetching: bool, evaluates: bool) -> RunCause | None:  # noqa: FBT001

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 import weakref
 from collections.abc import Callable
-from types import FrameType
+from functools import partial
+from types import CodeType, FrameType
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
@@ -195,10 +197,33 @@ def _settings(source: object, prefix: str, frame: FrameType | None) -> RecordedL
         sampler=None if drawn_by is None else type(drawn_by).__name__,
         collates=None if (collates := getattr(source, "_auto_collation", None)) is None else bool(collates),
         location=_location(frame) if frame else None,
+        pads_at=_padding_line(getattr(source, f"{prefix}collate_fn", None)),
         in_order=flag("in_order"),
         data_digest=data_digest(source),
         tensor_row_bytes=tensor_row_bytes(source),
     )
+
+
+_PADS = ({"pad_sequence", "pad"}, {"full", "new_full", "zeros", "new_zeros", "ones", "new_ones"})
+"""Functions that pad, else those that make a tensor to be filled with samples."""
+
+
+def _padding_line(function: object) -> Location | None:
+    """The first line of a function of the user that names one which pads; None for one of a library."""
+    while isinstance(function, partial):
+        function = function.func
+    called = function if hasattr(function, "__code__") else getattr(type(function), _CALL, None)
+    code = getattr(called, "__code__", None)
+    if not isinstance(code, CodeType) or is_of_library(code.co_filename):
+        return None
+    named = [one for one in dis.get_instructions(code) if one.opname.startswith(_LOADS)]
+    found = (one.positions for names in _PADS for one in named if one.argval in names)
+    line = next((place.lineno for place in found if place and place.lineno), None)
+    return Location(shown_path(code.co_filename), line, code.co_name) if line else None
+
+
+_CALL = "__call__"
+_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF")
 
 
 def _whole_sampler(sampler: object) -> object:

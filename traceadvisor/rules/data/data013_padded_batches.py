@@ -22,6 +22,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as the longest sample"""
 
+IN_COLLATE = """\
+# in place of a constant length:
+from torch.nn.utils.rnn import pad_sequence
+
+batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as the longest sample"""
+
 AS_LONGEST = "Pad each batch to its longest sample, and not each sample to a constant length"
 THEN_BY_LENGTH = f"{AS_LONGEST}. Then put samples of similar length into one batch: that saves more than this limit"
 BY_LENGTH = "Put samples of similar length into one batch"
@@ -46,7 +52,7 @@ class PaddedBatches(Rule):
         on the CPU: zeros of an ``attention_mask``, or one value that only ends or only begins rows, of token ids or of
         features such as spectrograms. The tensor with the most values decides. Where all batches have one length, such
         as that of a window, positions up to their longest sample count only as token ids, and features only where the
-        batch holds their lengths.
+        batch holds their lengths. It names the line of a ``collate_fn`` of the script that pads.
     Why it costs time: Each layer computes on every position. Attention compares every position with every other.
     How to fix it: Pad each batch to its longest sample instead of to a constant: ``padding="longest"`` of a tokenizer,
         or ``pad_sequence`` in ``collate_fn``. Then put samples of similar length into one batch
@@ -79,6 +85,7 @@ class PaddedBatches(Rule):
                 return Skipped("The capture saw no padding in the first batches.")
             return Skipped(facts.unknown_without("Whether batches hold padding is unknown", Option.CAPTURE))
         is_surplus = padding.surplus_share >= padding.padded_share / 2
+        pads_at = facts.settings.loader.pads_at if is_surplus and facts.settings.loader else None
         has_more = padding.padded_share - padding.surplus_share >= self.min_padded_share
         if reason := _unknown(facts, padding, is_surplus=is_surplus):
             return Skipped(reason)
@@ -96,7 +103,7 @@ class PaddedBatches(Rule):
             claims=claims,
             fix=Fix(
                 (THEN_BY_LENGTH if has_more else AS_LONGEST) if is_surplus else BY_LENGTH if padding.varies else BOTH,
-                TO_LONGEST if is_surplus else None,
+                (IN_COLLATE if pads_at else TO_LONGEST) if is_surplus else None,
                 needs=frozenset({Part.LOADER}),
                 is_conditional=not is_surplus,
                 not_replayed="the recording does not show how the time of each operator depends on the length",
@@ -113,7 +120,7 @@ class PaddedBatches(Rule):
             ),
             most_ns=_most_ns(facts, padding, goes_along, is_surplus=is_surplus),
             confidence=None if _has_size(facts, padding.longest) else Confidence.LOW,
-            locations=facts.loader_locations,
+            locations=(*((pads_at,) if pads_at else ()), *facts.loader_locations),
             caveats=("Where each new length compiles or captures a graph, pad to a few lengths instead.",),
         )
 

@@ -18,6 +18,7 @@ from traceadvisor.model.comparison import (
     DifferenceKind,
     Differing,
     FindingChange,
+    FindingState,
     FindingStatus,
     LikelyBecause,
     Measure,
@@ -68,6 +69,7 @@ SIGN = {
     ChangeSign.COPIES: "at most half as many of these copies",
     ChangeSign.COLLECTIVES: "at most half as many collectives",
     ChangeSign.STREAMS: "collectives run on more streams",
+    ChangeSign.PADDING: "batches hold at most half of the padding",
 }
 """Why a finding that is gone counts as fixed."""
 
@@ -321,7 +323,8 @@ def prediction_sentence(run: ComparedRun) -> str | None:
     if not run.predictions:
         return None
     (check,) = run.predictions
-    predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
+    smaller = {one.rule.id: f"{one.rule.id} ({smaller_words(one)})" for one in run.findings if one.head}
+    predicted, rules = check.predicted, ", ".join(smaller.get(rule.id, rule.id) for rule in check.rules)
     if check.is_limit:
         return " ".join((_beside_limit(check, rules), *_reasons(run, check)))
     low, expected, high = map(duration, (predicted.low_ns, predicted.expected_ns, predicted.high_ns))
@@ -423,10 +426,11 @@ def changed_sentence(run: ComparedRun) -> str | None:
     named = named_differences(run)
     listed_ = [difference_words(one) for one in named[:MOST_NAMED]] or [*_command_words(run)]
     signs = [
-        f"{one.rule.title} ({one.rule.id}): {SIGN[one.sign]}{f' ({one.instead.id})' if one.instead else ''}"
+        f"{'Smaller' if one.head else 'Fixed'}: {one.rule.title} ({one.rule.id}): {SIGN[one.sign]}"
+        f"{f' ({one.instead.id})' if one.instead else ''}."
         for one in run.findings
-        if one.sign and one.status is FindingStatus.GONE and one.sign not in {ChangeSign.SETTING, ChangeSign.LOADER}
-        if one.base and one.base.part_of is None
+        if one.sign and (one.status is FindingStatus.GONE or (one.head and one.is_fixed))
+        if one.sign not in {ChangeSign.SETTING, ChangeSign.LOADER} and one.base and one.base.part_of is None
     ]
     if not listed_ and not signs and not run.work.is_same:
         return None
@@ -435,7 +439,18 @@ def changed_sentence(run: ComparedRun) -> str | None:
     more = len(named) - MOST_NAMED
     others = f" and {number_of(more, 'more difference')}" if more > 0 else ""
     changed = [f"Changed: {', '.join(listed_)}{others}."] if listed_ else []
-    return " ".join((*changed, *(f"Fixed: {sign}." for sign in signs)))
+    return " ".join((*changed, *signs))
+
+
+def smaller_words(change: FindingChange) -> str:
+    """``smaller: 55% -> 19%``, of the step of each side; of a limit, the limit."""
+    shares = [_shown_share(state) for state in (change.base, change.head) if state]
+    return f"smaller: {' -> '.join(map(_share, shares))}"
+
+
+def _shown_share(state: FindingState) -> float:
+    saving = state.saving
+    return state.saving_share * (saving.high_ns / saving.expected_ns if saving.is_bound and saving.expected_ns else 1.0)
 
 
 SAME_CODE = (

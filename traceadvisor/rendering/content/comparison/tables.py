@@ -30,6 +30,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     named_values,
     signed,
     signed_percent,
+    smaller_words,
     why_lost,
 )
 from traceadvisor.rendering.content.memory.words import CLASS
@@ -204,7 +205,7 @@ def is_noted(change: FindingChange) -> bool:
     """Whether a finding changed; a part of another one that only one side has, without a sign of a change, did not."""
     states = [one for one in (change.base, change.head) if one]
     is_unchanged_part = change.sign is None and len(states) == 1 and states[0].part_of is not None
-    return change.status in NOTED and not is_unchanged_part
+    return (change.status in NOTED or change.is_fixed) and not is_unchanged_part
 
 
 def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: Detail) -> Table:
@@ -214,7 +215,7 @@ def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: D
     rows = tuple(
         (
             Cell(f"{change.rule.title} ({change.rule.id})"),
-            Cell(STATUS[change.status], remark=change.reason or why_lost(change, run)),
+            Cell(_status(change), remark=change.reason or why_lost(change, run)),
             *(Cell(_state(change, state)) for state in (change.base, change.head)),
             *(Cell(place, code=bool(place)) for _ in where),
         )
@@ -222,6 +223,11 @@ def findings_table(run: ComparedRun, changes: Sequence[FindingChange], detail: D
     )
     columns = (*titled("Finding", *words, words=words), *where)
     return Table("Findings", columns, rows, layout=Layout.STACKED, detail=detail, noun="finding")
+
+
+def _status(change: FindingChange) -> str:
+    words = smaller_words(change)
+    return f"{words[:1].upper()}{words[1:]}" if change.is_smaller else STATUS[change.status]
 
 
 def _state(change: FindingChange, state: FindingState | None) -> str:

@@ -107,7 +107,8 @@ def _cause_cells(one: CauseTime, found: RunTime) -> tuple[Cell, ...]:
     steps = number_of(one.count, "step") if one.count else None
     line = f"mostly at {location_words(one.line)}" if one.line else None
     changed = f"changed: {one.changed}" if one.changed else None
-    about = "; ".join(filter(None, (steps, line, changed)))
+    sampled = "by its share of samples, slow steps included" if one.part is RunPart.TRAINING else None
+    about = "; ".join(filter(None, (steps, line, changed, sampled)))
     share = percent(one.total_ns / found.total_ns if found.total_ns else None)
     return cells(f"… {_cause(one)}", duration(one.total_ns), share, about)
 
