@@ -45,30 +45,61 @@ def _line(command: str, what: str) -> Line:
     return Line((Piece(f"  {command}", Style.CODE), Piece(f"  # {what}", Style.QUIET)), unbroken=True)
 
 
-def after_experiment(result: ExperimentResult, folder: Path, minutes: float) -> tuple[Line, ...]:
-    """The one thing to do after a result: make the change and record again, or measure longer; or that none is left."""
+def after_experiment(
+    result: ExperimentResult, folder: Path, minutes: float, report: Report | None = None
+) -> tuple[Line, ...]:
+    """What to do after a result: make the change and record again, or measure longer; or that nothing is left.
+
+    With a ``report`` whose first finding is a change of code that was not measured, also how to measure that.
+    """
     words = result.command
     text = pasted(words) if words == without_secret_arguments(words) else None
-    if result.recommended or (result.code and result.code.path):
-        capture = f"traceadvisor capture -o {shlex.quote(f'{folder}-fixed')} -- {text}"
-        return command_lines([(capture, "after the change above: record again")]) if text else ()
+    commands = [*_after_settings(result, folder, minutes, text), *_edit(result, report, text)] if text else []
+    if commands:
+        return command_lines(commands)
+    # Otherwise the result itself names what to do.
+    return () if result.problem or result.left_out or _is_open(result) or _has_change(result) else (NOTHING_LEFT,)
+
+
+def _has_change(result: ExperimentResult) -> bool:
+    return bool(result.recommended or (result.code and result.code.path))
+
+
+def _is_open(result: ExperimentResult) -> bool:
     arms = [arm.measured for one in result.sections for arm in one.arms if arm.measured]
-    is_open = any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
-    if result.problem:  # it says what to do
-        return ()
-    if not (is_open or result.is_short_of_time):
-        return () if result.left_out else (NOTHING_LEFT,)  # the result names the command for each
-    given = sys.argv[1:]
+    return result.is_short_of_time or any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
+
+
+def _edit(result: ExperimentResult, report: Report | None, text: str) -> Iterator[tuple[str, str]]:
+    """The command that measures a change of code, where settings were measured and the first finding is none."""
+    if report is None or result.code or not result.trace_report or not report.findings:
+        return
+    first = redacted(report).findings[0]
+    if not first.has_settings:
+        run = shlex.quote(result.trace_report)
+        what = f"{first.finding.rule.id} changes code: measure your change, written as a patch"
+        yield f"traceadvisor try {run} --edit my.patch -- {text}", what
+
+
+def _after_settings(result: ExperimentResult, folder: Path, minutes: float, text: str) -> Iterator[tuple[str, str]]:
+    """The command that records the faster settings, or measures them longer."""
+    if _has_change(result):
+        capture = f"traceadvisor capture -o {shlex.quote(f'{folder}-fixed')} -- {text}"
+        yield capture, "after the change above: record again"
+        return
+    if result.problem or not _is_open(result):  # a problem says what to do
+        return
+    words, given = result.command, sys.argv[1:]
     options, script = [one for one in given[: -len(words)] if one != "--"], given[-len(words) :]
     for name in ("--minutes", "-o", "--output"):
         if name in options:
             del options[options.index(name) : options.index(name) + 2]
     times = 2 if result.base_step_ns else 4  # without a step, most of the time was the start
     more = ["--minutes", f"{times * minutes:g}", "-o", f"{folder}-longer", "--", *script]
-    longer = pasted(["traceadvisor", *options, *more]) if text and tuple(script) == words else None
+    longer = pasted(["traceadvisor", *options, *more]) if tuple(script) == words else None
     used = f"undecided after {result.seconds / 60:.1f} of {minutes:g} minutes"
-    why = f"{used}: measure longer{' on an idle machine' if result.is_busy else ''}"
-    return command_lines([(longer, why)]) if longer else ()
+    if longer:
+        yield longer, f"{used}: measure longer{' on an idle machine' if result.is_busy else ''}"
 
 
 def _run_again(report: Report) -> tuple[str, Path, str] | None:
