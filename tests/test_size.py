@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.shared import CHECKOUT
 
-MOST_LINES_OF_CODE, MOST_MODULES = 68_620, 744
+MOST_LINES_OF_CODE, MOST_MODULES = 68_680, 744
 
 
 def lines_of_code(path: Path) -> int:

@@ -48,47 +48,32 @@ def _line(command: str, what: str) -> Line:
 def after_experiment(
     result: ExperimentResult, folder: Path, minutes: float, report: Report | None = None
 ) -> tuple[Line, ...]:
-    """What to do after a result: make the change and record again, or measure longer; or that nothing is left.
+    """The commands to go on with after a result; or that nothing is left to do.
 
-    With a ``report`` whose first finding is a change of code that was not measured, also how to measure that.
+    With a ``report`` whose first finding is a change of code that was not measured, one measures that.
     """
     words = result.command
     text = pasted(words) if words == without_secret_arguments(words) else None
-    commands = [*_after_settings(result, folder, minutes, text), *_edit(result, report, text)] if text else []
+    arms = [arm.measured for one in result.sections for arm in one.arms if arm.measured]
+    is_open = result.is_short_of_time or any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
+    is_changed = bool(result.recommended or (result.code and result.code.path))
+    commands = []
+    if text and is_changed:
+        capture = f"traceadvisor capture -o {shlex.quote(f'{folder}-fixed')} -- {text}"
+        commands.append((capture, "after the change above: record again"))
+    elif text and is_open and not result.problem:  # a problem says what to do
+        commands += _longer(result, folder, minutes)
+    first = redacted(report).findings[0] if report and report.findings else None
+    if text and first and not first.has_settings and result.trace_report and not result.code:
+        edit = f"traceadvisor try {shlex.quote(result.trace_report)} --edit my.patch -- {text}"
+        commands.append((edit, f"{first.finding.rule.id} changes code: measure your change, written as a patch"))
     if commands:
         return command_lines(commands)
-    # Otherwise the result itself names what to do.
-    return () if result.problem or result.left_out or _is_open(result) or _has_change(result) else (NOTHING_LEFT,)
+    return () if result.problem or result.left_out or is_open or is_changed else (NOTHING_LEFT,)
 
 
-def _has_change(result: ExperimentResult) -> bool:
-    return bool(result.recommended or (result.code and result.code.path))
-
-
-def _is_open(result: ExperimentResult) -> bool:
-    arms = [arm.measured for one in result.sections for arm in one.arms if arm.measured]
-    return result.is_short_of_time or any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
-
-
-def _edit(result: ExperimentResult, report: Report | None, text: str) -> Iterator[tuple[str, str]]:
-    """The command that measures a change of code, where settings were measured and the first finding is none."""
-    if report is None or result.code or not result.trace_report or not report.findings:
-        return
-    first = redacted(report).findings[0]
-    if not first.has_settings:
-        run = shlex.quote(result.trace_report)
-        what = f"{first.finding.rule.id} changes code: measure your change, written as a patch"
-        yield f"traceadvisor try {run} --edit my.patch -- {text}", what
-
-
-def _after_settings(result: ExperimentResult, folder: Path, minutes: float, text: str) -> Iterator[tuple[str, str]]:
-    """The command that records the faster settings, or measures them longer."""
-    if _has_change(result):
-        capture = f"traceadvisor capture -o {shlex.quote(f'{folder}-fixed')} -- {text}"
-        yield capture, "after the change above: record again"
-        return
-    if result.problem or not _is_open(result):  # a problem says what to do
-        return
+def _longer(result: ExperimentResult, folder: Path, minutes: float) -> Iterator[tuple[str, str]]:
+    """The command that measures for longer."""
     words, given = result.command, sys.argv[1:]
     options, script = [one for one in given[: -len(words)] if one != "--"], given[-len(words) :]
     for name in ("--minutes", "-o", "--output"):
