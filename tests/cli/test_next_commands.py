@@ -14,7 +14,7 @@ from tests.experiments.building import facts, finished, plan_in
 from tests.rendering.captures import captured
 from tests.shared import CHECKOUT
 from traceadvisor.cli import main
-from traceadvisor.cli.next_commands import after_experiment, next_commands
+from traceadvisor.cli.next_commands import NOTHING_LEFT, after_experiment, next_commands
 from traceadvisor.experiments.journal import AnyRow, Void
 from traceadvisor.experiments.next_experiment import FIXES, SWITCHES
 from traceadvisor.experiments.plan import Axis, Change
@@ -118,6 +118,23 @@ def test_only_arms_without_a_turn_are_measured_longer(
     sweep = {"switches": (Axis("fused", (True,)),), "by_importance": True}
     assert _after(finished(SWITCHES, {"fused=True": 1.0}), **sweep) == []  # the rest has commands of its own
     assert _after(finished(SWITCHES, {"fused=True": 1.0})[:-1], **sweep)[-1] == longer
+
+
+def test_a_result_of_settings_names_the_command_for_a_first_finding_that_changes_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["traceadvisor", "try", "runs/b", "--", "train.py"])
+    plan = plan_in(Path("runs/a"), changes=(Change("GPU005", {"fused": True}),))
+    outcome = Outcome([facts(), *finished(FIXES, {"GPU005": 1.0}, 6)], None, interrupted=False, processes=1)
+    result = result_of(plan, outcome, Surroundings("try", trace_report="runs/b"))
+    report = captured()
+    edit = "traceadvisor try runs/b --edit my.patch -- train.py"
+    for settings, last in (({}, edit), ({"fused": True}, NOTHING_LEFT.text)):
+        first = report.findings[0]
+        finding = replace(first.finding, fix=replace(first.finding.fix, settings=settings))
+        shown = replace(report, findings=(replace(first, finding=finding, folded=()),))
+        lines = after_experiment(result, Path("runs/a"), 5.0, shown)
+        assert lines[-1].text.partition("  #")[0].strip() == last
 
 
 def test_what_says_itself_what_to_do_has_no_command_beside_it() -> None:

@@ -34,14 +34,14 @@ def test_a_time_too_short_for_five_rounds_is_a_message_with_the_time_that_is_nee
     problem = _measured_within(processes * PROCESS_S, tmp_path)
     assert problem is not None
     assert problem.startswith(f"The time was too short: {rounds} of at least 5 rounds were measured. A round has 3 ")
-    assert "processes of about 0 s: use --minutes 1 or more." in problem
+    assert "processes of 0 s: use --minutes 1, or more." in problem
     assert ("no training loop was found" in problem) is (rounds == 0)
 
 
 def test_the_needed_time_counts_what_other_measurements_take(tmp_path: Path) -> None:
     found = [_measured_within(4.5 * PROCESS_S, tmp_path / str(part), 600.0 * part) or "" for part in (0, 1)]
-    assert "use --minutes 1 or more" in found[0]
-    assert "use --minutes 1 or more" not in found[1], "the processes had a small part of ten minutes"
+    assert "use --minutes 1, or more" in found[0]
+    assert "use --minutes 1, or more" not in found[1], "the processes had a small part of ten minutes"
 
 
 def test_enough_time_is_no_problem(tmp_path: Path) -> None:

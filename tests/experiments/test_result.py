@@ -185,6 +185,7 @@ def test_the_only_setting_has_its_figure_in_the_headline_if_it_is_slower() -> No
 
 def test_where_other_programs_use_the_cpu_its_time_is_a_second_witness() -> None:
     words = "\n".join(_lines(_beside_others(0.6)))
+    assert "wall time" not in words.splitlines()[0]  # a headline is one sentence
     assert "Other programs used 60% of the CPU." in words
     assert "wall time cannot tell on this busy machine; CPU time per sample fell 50%" in words
     slower = "\n".join(_lines(_beside_others(0.6, changed=3.0)))

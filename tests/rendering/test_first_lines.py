@@ -65,7 +65,9 @@ def test_the_title_of_the_chart_alone_says_that_recording_changed_the_steps() ->
     assert "an undisturbed one takes 117.0 ms" in first
     assert "of the time of the rest" not in first
     text = page(document)
-    assert "Typical step by category: recorded, 52.4 ms; an undisturbed one takes 117.0 ms" in text
+    assert "Typical step by category: shares of the recorded step (52.4 ms); an undisturbed one takes 117.0 ms" in text
+    assert ">25%</text>" in text
+    assert ">26.2 ms</text>" not in text  # half of the recorded step would stand beside the undisturbed one
 
 
 def test_the_line_to_change_and_the_best_evidence_are_in_the_open_without_a_button_to_copy() -> None:

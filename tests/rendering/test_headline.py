@@ -15,6 +15,7 @@ from tests.build_report import (
     three_recordings,
     v100,
 )
+from tests.rendering.captures import captured
 from tests.rendering.formatted import every, in_report, sentences, summary
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.distortion import Distortion
@@ -22,6 +23,7 @@ from traceadvisor.model.findings import Estimate, Evidence, Fix, Unit
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import Recording, RecordingNote, Report, Umbrella
+from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.run_time import CauseTime, RunCause, RunPart, RunTime
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.steps import StepSource
@@ -233,6 +235,18 @@ def test_a_recording_without_steps_has_its_own_sentence() -> None:
     recording = replace(one_recording().recordings[0], mean_breakdown=None, steps=())
 
     assert recording_verdict(recording).startswith("No complete training step was recorded")
+
+
+def test_without_a_recorded_step_the_step_time_says_of_which_steps_it_is() -> None:
+    recording = captured().recordings[0]
+    recording = replace(recording, mean_breakdown=None, steps=(), distortion=None)
+    run = recording.captured
+    assert run
+    timed, whole = undisturbed_count(run), run.step_count
+    says = f"the step time is that of {timed} of {whole} timed steps."
+    assert says in recording_verdict(recording)
+    unknown = replace(recording, undisturbed_median_step_ns=None)
+    assert "no step time to report" in recording_verdict(unknown)
 
 
 def test_an_unreadable_input_has_its_own_sentence() -> None:

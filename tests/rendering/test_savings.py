@@ -378,6 +378,6 @@ def test_evidence_and_the_bar_name_one_recorded_step() -> None:
     bar = step_bar(recording, "step")
     said = scale_sentence(replace(report, recordings=(recording,)))
     assert bar is not None
-    recorded = bar.title.partition("recorded, ")[2].partition(";")[0]
+    recorded = bar.title.partition("recorded step (")[2].partition(")")[0]
     assert said is not None
     assert f"recorded steps ({recorded})" in said

@@ -25,6 +25,7 @@ from traceadvisor.cli.terminal_summary import print_document
 from traceadvisor.config import find_settings
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.journal import AnyRow, Begin, rounds_of
+from traceadvisor.experiments.patching.copies import clear
 from traceadvisor.experiments.plan import AS_IT_IS, JOURNAL, LONGEST_GRACE_S, SAME_AGAIN, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import END_S, LOG, Outcome, Watch, changed_files, footprints, measure
@@ -94,6 +95,7 @@ def run(  # noqa: PLR0917  # what both verbs know
         recorded_start_ns=_start_ns(report),
         recorded_step_ns=recorded_step_ns(report),
     )
+    clear()
     before = footprints(Path.cwd(), ignored=folder)
     begin_s = time.monotonic()
     progress = _Progress(plan).show
@@ -107,7 +109,7 @@ def run(  # noqa: PLR0917  # what both verbs know
         seconds=time.monotonic() - begin_s,
         changed_files=_without_patch(changed_files(before, footprints(Path.cwd(), ignored=folder)), result),
     )
-    _print(result, folder, names, report, after_experiment(result, folder, asked.minutes))
+    _print(result, folder, names, report, after_experiment(result, folder, asked.minutes, report))
     if outcome.interrupted or (result.code and result.code.is_interrupted):
         sys.exit(128 + 2)
     if not any(section.base_step_ns for section in result.sections):

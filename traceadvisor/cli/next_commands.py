@@ -45,30 +45,46 @@ def _line(command: str, what: str) -> Line:
     return Line((Piece(f"  {command}", Style.CODE), Piece(f"  # {what}", Style.QUIET)), unbroken=True)
 
 
-def after_experiment(result: ExperimentResult, folder: Path, minutes: float) -> tuple[Line, ...]:
-    """The one thing to do after a result: make the change and record again, or measure longer; or that none is left."""
+def after_experiment(
+    result: ExperimentResult, folder: Path, minutes: float, report: Report | None = None
+) -> tuple[Line, ...]:
+    """The commands to go on with after a result; or that nothing is left to do.
+
+    With a ``report`` whose first finding is a change of code that was not measured, one measures that.
+    """
     words = result.command
     text = pasted(words) if words == without_secret_arguments(words) else None
-    if result.recommended or (result.code and result.code.path):
-        capture = f"traceadvisor capture -o {shlex.quote(f'{folder}-fixed')} -- {text}"
-        return command_lines([(capture, "after the change above: record again")]) if text else ()
     arms = [arm.measured for one in result.sections for arm in one.arms if arm.measured]
-    is_open = any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
-    if result.problem:  # it says what to do
-        return ()
-    if not (is_open or result.is_short_of_time):
-        return () if result.left_out else (NOTHING_LEFT,)  # the result names the command for each
-    given = sys.argv[1:]
+    is_open = result.is_short_of_time or any(arm.verdict == Verdict.INCONCLUSIVE.value for arm in arms)
+    is_changed = bool(result.recommended or (result.code and result.code.path))
+    commands = []
+    if text and is_changed:
+        capture = f"traceadvisor capture -o {shlex.quote(f'{folder}-fixed')} -- {text}"
+        commands.append((capture, "after the change above: record again"))
+    elif text and is_open and not result.problem:  # a problem says what to do
+        commands += _longer(result, folder, minutes)
+    first = redacted(report).findings[0] if report and report.findings else None
+    if text and first and not first.has_settings and result.trace_report and not result.code:
+        edit = f"traceadvisor try {shlex.quote(result.trace_report)} --edit my.patch -- {text}"
+        commands.append((edit, f"{first.finding.rule.id} changes code: measure your change, written as a patch"))
+    if commands:
+        return command_lines(commands)
+    return () if result.problem or result.left_out or is_open or is_changed else (NOTHING_LEFT,)
+
+
+def _longer(result: ExperimentResult, folder: Path, minutes: float) -> Iterator[tuple[str, str]]:
+    """The command that measures for longer."""
+    words, given = result.command, sys.argv[1:]
     options, script = [one for one in given[: -len(words)] if one != "--"], given[-len(words) :]
     for name in ("--minutes", "-o", "--output"):
         if name in options:
             del options[options.index(name) : options.index(name) + 2]
     times = 2 if result.base_step_ns else 4  # without a step, most of the time was the start
     more = ["--minutes", f"{times * minutes:g}", "-o", f"{folder}-longer", "--", *script]
-    longer = pasted(["traceadvisor", *options, *more]) if text and tuple(script) == words else None
+    longer = pasted(["traceadvisor", *options, *more]) if tuple(script) == words else None
     used = f"undecided after {result.seconds / 60:.1f} of {minutes:g} minutes"
-    why = f"{used}: measure longer{' on an idle machine' if result.is_busy else ''}"
-    return command_lines([(longer, why)]) if longer else ()
+    if longer:
+        yield longer, f"{used}: measure longer{' on an idle machine' if result.is_busy else ''}"
 
 
 def _run_again(report: Report) -> tuple[str, Path, str] | None:

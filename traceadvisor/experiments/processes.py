@@ -36,14 +36,12 @@ from traceadvisor.experiments.patching.copies import Copy, copied
 from traceadvisor.experiments.plan import AS_IT_IS, LONGEST_GRACE_S, SAME_AGAIN, STEPS_TO_FIND, Experiment, Plan
 from traceadvisor.experiments.settings import ENVIRONMENT
 from traceadvisor.statistics import FEWEST_ROUNDS
+from traceadvisor.text.ranges import between
 
 NO_LOOP = (
     f"no training loop was found. TraceAdvisor looks for {STEPS_TO_FIND} steps of a torch optimizer "
     "in the main thread of the script's own process"
 )
-RESERVE = 1.2
-"""Factor on the estimated time of rounds: the longest process so far tells later ones roughly."""
-
 CUT_TIMES = 2.0
 """Assumed length of a process that the end of the time cut off, over what it had."""
 
@@ -62,7 +60,8 @@ class Interleaved:
         self._chance = chance or random.Random()  # noqa: S311  # orders are no secret
         self._journal = Journal(plan.journal)
         self._number = 0
-        self._longest_s = self._given_s = 0.0
+        self._times_s: list[float] = []
+        self._cut_s = self._given_s = 0.0
 
     def measure(self) -> str | None:
         """Run rounds until they are enough; returns why less was measured than planned."""
@@ -78,20 +77,27 @@ class Interleaved:
 
     def _round_s(self, experiment: Experiment) -> float:
         """Time of a round, by the longest process so far."""
-        return self._longest_s * len(self._arms(experiment))
+        return self._process_s()[1] * len(self._arms(experiment))
+
+    def _process_s(self) -> tuple[float, float]:
+        """The mean and the longest time of a process; of one that was cut off, at least what it had."""
+        if not self._times_s:
+            return self._cut_s, CUT_TIMES * self._cut_s
+        return sum(self._times_s) / len(self._times_s), max(*self._times_s, self._cut_s)
 
     def _spent(self, experiment: Experiment) -> str:
         """The time that is needed for everything: these processes may have a part of it, such as half."""
         done = len(rounds_of(self._journal.rows, experiment.name))
         if done >= FEWEST_ROUNDS:
             return "The budget was spent. Raise --minutes to measure more."
-        needed_s = RESERVE * FEWEST_ROUNDS * self._round_s(experiment) + LONGEST_GRACE_S
         times = self._plan.budget_s / self._given_s if self._given_s else 1.0
-        minutes = math.ceil(needed_s * max(times, 1.0) / 60)
+        arms, ends_s = len(self._arms(experiment)), self._process_s()
+        needed_s = (FEWEST_ROUNDS * arms * one + LONGEST_GRACE_S for one in ends_s)
+        minutes = (f"{math.ceil(one * max(times, 1.0) / 60)}" for one in needed_s)
         return (
             f"The time was too short: {done} of at least {FEWEST_ROUNDS} rounds were measured. "
-            f"A round has {len(self._arms(experiment))} processes of about {self._longest_s:.0f} s: "
-            f"use --minutes {minutes} or more."
+            f"A round has {arms} processes of {between(*(f'{one:.0f}' for one in ends_s))} s: "
+            f"use --minutes {between(*minutes)}, or more."
         )
 
     def _is_enough(self, experiment: Experiment) -> bool:
@@ -151,8 +157,10 @@ class Interleaved:
         begin_s = time.monotonic()
         code = self._run(plan, variables)
         end_s = time.monotonic()
-        is_cut = end_s > self._plan.deadline_s
-        self._longest_s = max(self._longest_s, (end_s - begin_s) * (CUT_TIMES if is_cut else 1.0))
+        if end_s > self._plan.deadline_s:
+            self._cut_s = end_s - begin_s
+        else:
+            self._times_s.append(end_s - begin_s)
         return code, read(plan.journal)
 
 

@@ -188,8 +188,7 @@ def recording_verdict(
     if first is not None:
         sentences.append(f"{first.finding.rule.title}: {effect_words(first, _noun(recording))}.")
     elif not is_timed:
-        missing = "iteration" if is_inference else "training step"
-        sentences.append(f"No complete {missing} was recorded, so there is no step time to report.")
+        sentences.append(_not_recorded(recording))
     if mean is not None and is_timed:
         if first is None or first.is_refuted or not first.finding.saving.high_ns:
             sentences.append(_time_verdict(recording, mean))
@@ -203,6 +202,16 @@ def _untypical(recording: Recording, first: RecordedFinding | None) -> str:
     if first is None and recording.distortion and recording.distortion.is_untypical:
         return UNTYPICAL.format(f"{recording.distortion.ratio:.1f}")
     return ""
+
+
+def _not_recorded(recording: Recording) -> str:
+    """The sentence on a recording without complete steps: which steps the step time is of, if there is one."""
+    missing = "iteration" if recording.workload is Workload.INFERENCE else "training step"
+    run = recording.captured
+    if run is None or recording.undisturbed_median_step_ns is None:
+        return f"No complete {missing} was recorded, so there is no step time to report."
+    count, whole = undisturbed_count(run), run.step_count
+    return f"No complete {missing} was recorded: the step time is that of {count} of {whole} timed steps."
 
 
 def _before_steps(recording: Recording) -> str:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import run
+from tests.children import PIPE, run, started
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.patching.copies import (
     Copy,
     RefusedPatchError,
+    TemporaryFolder,
     base_of,
     check_regular,
+    clear,
     made,
-    temporary_folder,
     touched,
 )
 
@@ -147,7 +148,54 @@ def test_without_a_temporary_folder_the_error_names_the_variable(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(UsageError, match="Name one in TMPDIR"):
-        temporary_folder()
+        TemporaryFolder()
+
+
+OWNER = """
+import time
+from traceadvisor.experiments.patching.copies import TemporaryFolder
+folder = TemporaryFolder()
+(folder.path / "link").symlink_to("/etc")
+print(folder.path, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_folder_of_a_killed_process_is_cleared_and_those_of_living_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    mine = TemporaryFolder()
+    (tmp_path / "traceadvisor-copies-other").mkdir()  # without a lock: nobody knows whose
+    (tmp_path / "traceadvisor-copies-link").symlink_to(mine.path)
+    with started(sys.executable, "-c", OWNER, env={"TMPDIR": str(tmp_path)}, stdout=PIPE) as owner:
+        assert owner.stdout
+        theirs = Path(owner.stdout.readline().decode().strip())
+        clear()
+        assert theirs.is_dir()
+        owner.kill()
+        owner.wait()
+    clear()
+    assert not theirs.exists()
+    assert Path("/etc").is_dir()
+    left = {"traceadvisor-copies-other", "traceadvisor-copies-link"}
+    assert {one.name for one in tmp_path.iterdir()} == left | {mine.path.name}
+    mine.close()
+    assert {one.name for one in tmp_path.iterdir()} == left
+
+
+def test_the_folder_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    theirs = tmp_path / "traceadvisor-copies-theirs"
+    theirs.mkdir()
+    (theirs / "lock").touch()
+    monkeypatch.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
+    clear()
+    assert theirs.is_dir()
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    clear()
+    assert not theirs.exists()
 
 
 NEW = "diff --git a/{0} b/{0}\nnew file mode {1}\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+{2}\n"

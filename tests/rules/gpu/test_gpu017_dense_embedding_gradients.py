@@ -34,9 +34,13 @@ def _step(
     fill_ms: float = 20,
     on_gpu: bool = False,
     update: str = "aten::mul_",
+    others: tuple[str, ...] = (),
 ) -> TraceBuilder:
-    """A step of 100 ms: 20 fill the gradient of a table of so many rows with 8 columns, then the optimizer steps."""
-    values = ["", "", "", "", "", str(rows)] if name == BAG else ["", "", str(rows)]
+    """A step of 100 ms: 20 fill the gradient of a table of so many rows with 8 columns, then the optimizer steps.
+
+    ``others``: arguments behind the number of rows.
+    """
+    values = [*[""] * (5 if name == BAG else 2), str(rows), *others]
     builder, filled = TraceBuilder().step(0, 0, 100_000), 30_000 + 1000 * fill_ms
     builder.op("autograd::engine::evaluate_function: EmbeddingBackward0", 30_000, filled)
     builder.op(name, 30_000, filled, dims=[[used, 8], [used]], values=values)
@@ -62,6 +66,37 @@ def test_what_stays_with_sparse_gradients_is_no_saving(name: str, tmp_path: Path
     assert evidence(found, "the tables' part of its parameters") == 0.5
     module = "EmbeddingBag" if name == BAG else "Embedding"
     assert f"torch.nn.{module}(1000, 8, sparse=True)" in (found.fix.change or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "shown"),
+    [
+        (EMBEDDING, ("-1", "False"), "Embedding(1000, 8, sparse=True)"),
+        (EMBEDDING, ("0", "False"), "Embedding(1000, 8, padding_idx=0, sparse=True)"),
+        (BAG, ("False", "1", "", "-1"), "EmbeddingBag(1000, 8, sparse=True)"),
+        (BAG, ("False", "0", "", "3"), 'EmbeddingBag(1000, 8, padding_idx=3, mode="sum", sparse=True)'),
+    ],
+)
+def test_the_change_keeps_recorded_arguments(name: str, others: tuple[str, ...], shown: str, tmp_path: Path) -> None:
+    found = _captured(tmp_path, _step(name=name, others=others)).finding(DenseEmbeddingGradients())
+    assert f"torch.nn.{shown}," in (found.fix.change or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "options"),
+    [
+        (EMBEDDING, ("-1", "True"), {"scale_grad_by_freq": True}),
+        (BAG, ("True", "1", "", "-1"), {"scale_grad_by_freq": True}),
+        (BAG, ("False", "2", "", "-1"), {"mode": "max"}),
+    ],
+)
+def test_tables_that_have_no_sparse_gradients_are_clear(
+    name: str, others: tuple[str, ...], options: dict[str, Any], tmp_path: Path
+) -> None:
+    assert clear(DenseEmbeddingGradients(), _step(name=name, others=others), tmp_path).value == 0
+    module = torch.nn.EmbeddingBag if name == BAG else torch.nn.Embedding
+    with pytest.raises((RuntimeError, ValueError), match="spars"):
+        module(10, 2, sparse=True, **options)(torch.tensor([[1, 2]])).sum().backward()
 
 
 @pytest.mark.parametrize(

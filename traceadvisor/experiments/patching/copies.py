@@ -6,6 +6,7 @@ applies patches there, never in the user's folders.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
@@ -25,6 +26,7 @@ MOST_ENTRIES = 50_000
 LARGEST_PATCH_BYTES = 1 << 20
 MOST_FILES = 100
 _LIMIT_S = 30.0
+_PREFIX, _LOCK = "traceadvisor-copies-", "lock"
 
 _LEFT_OUT = frozenset({"__pycache__"})
 """Its bytecode would be written through the link."""
@@ -200,12 +202,48 @@ def _environment(folder: Path) -> Mapping[str, str]:
     return kept | own
 
 
-def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder for copies; raises UsageError without one."""
+class TemporaryFolder:
+    """A new folder for copies. It holds a locked file, so that others know that its process lives; see :func:`clear`.
+
+    Raises:
+        UsageError: there is no place for it.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
+            self.path = Path(self._folder.name).resolve()
+            self._lock = os.open(self.path / f"{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise UsageError(f"A copy needs a temporary folder: {error.strerror}. Name one in TMPDIR.") from error
+        with suppress(OSError):  # without locks there, nobody clears it
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (self.path / f"{_LOCK}.new").rename(self.path / _LOCK)  # no moment with this name and without the lock
+
+    def close(self) -> None:
+        """Remove it."""
+        self._folder.cleanup()
+        os.close(self._lock)
+
+
+def clear() -> None:
+    """Remove this user's folders for copies whose process was killed, by the locks that ended with it."""
+    with suppress(OSError):
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            with suppress(OSError):
+                status = folder.lstat()
+                if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+                    _clear(folder)
+
+
+def _clear(folder: Path) -> None:
+    """Remove a folder unless a process holds its lock, or it has none; raises OSError then."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        return tempfile.TemporaryDirectory(prefix="traceadvisor-")
-    except OSError as error:
-        raise UsageError(f"A copy needs a temporary folder: {error.strerror}. Name one in TMPDIR.") from error
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)
 
 
 def made(folder: Path, files: Sequence[Path], working: Path) -> Copy:

@@ -13,10 +13,10 @@ from traceadvisor.experiments.journal import AnyRow
 from traceadvisor.experiments.patching.copies import (
     Copy,
     RefusedPatchError,
+    TemporaryFolder,
     base_of,
     check_git,
     check_regular,
-    temporary_folder,
     touched,
 )
 from traceadvisor.experiments.patching.functions import KeptApart, changed_in
@@ -43,9 +43,9 @@ class Edit:
         self._name = one_line(clean(patch.name))
         script = script_file(plan)
         self._base, self._files = _found(patch.resolve(), script)
-        self._folder = temporary_folder()
+        self._folder = TemporaryFolder()
         try:
-            self._copies = two_copies(Path(self._folder.name).resolve(), [script, *self._files])
+            self._copies = two_copies(self._folder.path, [script, *self._files])
             self._copies[1].apply(patch.resolve(), self._base)
             check_regular(self._files, self._copies[1])
             _check_python(self._files, self._copies[1])
@@ -59,7 +59,7 @@ class Edit:
 
     def close(self) -> None:
         """Remove the copies."""
-        self._folder.cleanup()
+        self._folder.close()
 
     def plan(self, plan: Plan) -> Plan:
         """The plan to alternate the changed functions in one process; without changes if that cannot be."""

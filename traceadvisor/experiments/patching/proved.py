@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from traceadvisor.errors import TraceAdvisorError, UsageError, named
 from traceadvisor.experiments.journal import AnyRow
 from traceadvisor.experiments.next_experiment import CODE
-from traceadvisor.experiments.patching.copies import Copy, RefusedPatchError, base_of, check_git, made, temporary_folder
+from traceadvisor.experiments.patching.copies import Copy, RefusedPatchError, TemporaryFolder, base_of, check_git, made
 from traceadvisor.experiments.patching.diff import diff_of
 from traceadvisor.experiments.patching.judged import code_arm, losses_of, outcome_of
 from traceadvisor.experiments.patching.winners import Written, is_shown_by_cpu, predicted, winners, written
@@ -134,8 +135,8 @@ class PatchWriter:
         if not all(one.is_relative_to(base) for one in found.files):
             base = Path(os.path.commonpath([base, *found.files]))
         diff = diff_of((one.relative_to(base), one.read_bytes(), new) for one, new in sorted(found.files.items()))
-        with temporary_folder() as name:
-            copies = two_copies(Path(name).resolve(), [script, *found.files])
+        with closing(TemporaryFolder()) as folder:
+            copies = two_copies(folder.path, [script, *found.files])
             _apply(copies[1], diff, base, found.files)
             outcome, again = measured_in(copies, plan, self._name, list(found.files), watch)
         losses = losses_of(outcome.rows)

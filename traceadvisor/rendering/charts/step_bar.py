@@ -60,10 +60,12 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
     parts = list(_parts(mean, mean.duration_ns))
     title = f"{shown_step(recording).capitalize()} by category"
     if found := recording.distortion:
-        title = f"{title}: recorded, {duration(mean.duration_ns)}"
+        title = f"{title}: shares of the recorded step ({duration(mean.duration_ns)})"
         if is_changed(recording):
             doubt = "; the shares are rough" if found.is_strong else ""
             title = f"{title}; an undisturbed one takes {duration(found.undisturbed_step_ns)}{doubt}"
+    # Times below the bar would be read beside the undisturbed step's.
+    axis = time_axis(mean.duration_ns, BAR_HEIGHT + 18) if found is None else _axis("{:.0%}".format, BAR_HEIGHT + 18)
     return Chart(
         id=chart_id,
         title=title,
@@ -71,7 +73,7 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
         height=BAR_HEIGHT + AXIS_HEIGHT,
         shapes=tuple(_shapes(mean, parts, 0, BAR_HEIGHT)),
         lines=tuple(ticks(BAR_HEIGHT, BAR_HEIGHT + 5)),
-        labels=(*_labels(mean, parts, BAR_HEIGHT / 2 + 4), *time_axis(mean.duration_ns, BAR_HEIGHT + 18)),
+        labels=(*_labels(mean, parts, BAR_HEIGHT / 2 + 4), *axis),
         legend=legend(mean),
         data=_table(mean, title),
     )

@@ -49,6 +49,11 @@ BRAND = "TraceAdvisor"
 OPEN_CARDS = 8
 """Cards of a list that are not folded."""
 
+MOST_NARROW = 4
+"""Columns that fit on a phone: the rows of wider tables become blocks there, up to so many; others scroll."""
+
+MOST_BLOCKS = 8
+
 
 def write(document: Document) -> bytes:
     """The page, UTF-8."""
@@ -269,10 +274,13 @@ class _Page:
 
     def _box(self, table: Table, label: str, rows: Iterable[tuple[Cell, ...]]) -> Markup:
         titles = (element("th", column.title, scope="col", class_=_SIDES[column.numeric]) for column in table.columns)
-        is_stacked = "stacked" in table.layout.value
+        layout = table.layout.value
+        if "stacked" not in layout and len(table.columns) > MOST_NARROW and len(table.rows) <= MOST_BLOCKS:
+            layout = f"{layout} stacked"
+        is_stacked = "stacked" in layout
         looks = [(column.numeric, column.title if is_stacked else None) for column in table.columns]
         body = joined((self._row(looks, row) for row in rows), "\n")
-        layout = f"{table.layout.value} sortable" if table.is_sortable else table.layout.value
+        layout = f"{layout} sortable" if table.is_sortable else layout
         whole = element("table", element("thead", element("tr", *titles)), "\n", element("tbody", body))
         return element("div", whole, class_=f"table {layout}", role="group", aria_label=label, tabindex="0")
 

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, prod
 from typing import TypeVar
 
 import numpy as np
 
 from traceadvisor.analysis.operators.gradient_readers import backward_runs, has_gradient_readers
-from traceadvisor.analysis.operators.inputs import read_inputs
+from traceadvisor.analysis.operators.inputs import Inputs, read_inputs
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.optimizer import optimizer_steps, optimizer_work
@@ -21,8 +21,16 @@ from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Par
 from traceadvisor.rules.gpu.optimizer_on_cpu import optimizer_name
 from traceadvisor.savings.interval import most_undisturbed_ns, stretch
 
-_ROWS_AT = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
+_EMBEDDING, _BAG = "aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward"
+_ROWS_AT = {_EMBEDDING: 2, _BAG: 5}
 """Argument with the number of rows of the table; the gradient of the output and the indices come first."""
+
+_PADDING_AT, _SCALE_AT, _MODE_AT = {_EMBEDDING: 3, _BAG: 9}, {_EMBEDDING: 4, _BAG: 6}, 7
+_SUM, _MAX = 0, 2
+"""Modes of a bag; the other one is the default."""
+
+_Call = tuple[str, str, int, int]
+"""The module of a table, its other arguments in its constructor, its rows and its width."""
 
 _Key = TypeVar("_Key")
 _Gradient = tuple[tuple[int, ...], int]
@@ -57,9 +65,12 @@ OF_SPARSE_ADAM = "SparseAdam changes numerics and has no weight decay: check tha
 class _Table:
     """Embedding tables of one size."""
 
+    module: str
+    arguments: str
+    """Recorded ones that its constructor has, such as ``padding_idx=0, ``."""
+
     rows: int
     width: int
-    module: str
     used: int
     """Indices that a step looks up in all of them."""
 
@@ -111,7 +122,8 @@ class DenseEmbeddingGradients(Rule):
         without the rows that a batch uses.
     When it may be wrong: ``SparseAdam`` changes the moments of a row only in steps that use it, and has no weight
         decay: check that training still converges. Hooks and ``clip_grad_norm_`` may raise an error for sparse
-        gradients; where they are recorded, nothing is found. A table that shares its weight with another layer has
+        gradients; where they are recorded, nothing is found. Nor is it for tables with ``scale_grad_by_freq`` or the
+        mode ``max``, which have no sparse gradients. A table that shares its weight with another layer has
         dense gradients anyway.
     """
 
@@ -130,6 +142,7 @@ class DenseEmbeddingGradients(Rule):
     def check(self, facts: Facts) -> Outcome:
         rows = rows_named(facts.trace, Kind.OPERATOR, _ROWS_AT.__contains__)
         rows = rows[facts.steps.typical_windows.contains(facts.trace.events.start_ns[rows])]
+        rows = rows[np.array([_may_be_sparse(*one) for one in _inputs(facts, rows)], dtype=np.bool_)]
         gradients = _gradients(facts)
         tables = _tables(facts, rows, gradients)
         if rows.size and not tables:
@@ -221,12 +234,12 @@ def _made(facts: Facts, tables: Sequence[_Table]) -> tuple[Constructed, ...]:
 
 def _change(facts: Facts, tables: Sequence[_Table], made: Sequence[Constructed]) -> str:
     """The constructors of all tables, and the optimizer."""
-    lines = ["tables = [  # with their other arguments"]
+    lines = ["tables = [  # keep their other arguments, such as max_norm"]
     for one in tables[:MOST_SHOWN]:
         size = (one.rows, one.width)
         places = [f"{each.place.file}:{each.place.line}" for each in made if (each.rows, each.width) == size]
         remark = ", ".join((*dict.fromkeys(places), f"{one.count} table{'s' * (one.count > 1)}"))
-        lines.append(f"    torch.nn.{one.module}({one.rows}, {one.width}, sparse=True),  # {remark}")
+        lines.append(f"    torch.nn.{one.module}({one.rows}, {one.width}, {one.arguments}sparse=True),  # {remark}")
     if len(tables) > MOST_SHOWN:
         lines.append(f"    # and the same for {len(tables) - MOST_SHOWN} other sizes")
     name = _optimizer(facts)
@@ -240,27 +253,44 @@ def _tables(facts: Facts, rows: Int64, gradients: Sequence[_Gradient]) -> tuple[
     ``gradients``: accumulated ones. Tables of one size are as many as its gradients in a backward pass, unless other
     layers have such weights: at most one per call.
     """
-    trace, found, calls = facts.trace, dict[tuple[str, int, int], int](), list[tuple[tuple[str, int, int], int]]()
-    columns = (
-        column.at(rows, np.int32(NONE)).tolist() for column in (trace.details.dims_id, trace.details.concrete_id)
-    )
-    passes = _passes(facts, trace.events.start_ns[rows])
-    for name_id, dims, values, number in zip(trace.events.name_id[rows].tolist(), *columns, passes, strict=True):
-        name = trace.names[name_id]
-        shapes, concrete = (trace.texts[text] if text != NONE else "" for text in (dims, values))
-        inputs = read_inputs(shapes, "", concrete)
+    found, calls = dict[_Call, int](), list[tuple[_Call, int]]()
+    passes = _passes(facts, facts.trace.events.start_ns[rows])
+    for (name, inputs), number in zip(_inputs(facts, rows), passes, strict=True):
         count, width, indices = inputs.value(_ROWS_AT[name]), inputs.shape(0)[-1:], inputs.shape(1)
         if isinstance(count, int) and count > 0 and width and indices:
-            key = ("EmbeddingBag" if "bag" in name else "Embedding", count, width[0])
+            key = ("EmbeddingBag" if name == _BAG else "Embedding", _arguments(name, inputs), count, width[0])
             found[key] = found.get(key, 0) + prod(indices)
             calls.append((key, number))
     steps, of_calls, of_gradients = max(facts.step_count, 1), _in_passes(calls), _in_passes(gradients)
     tables = []
     for key, used in found.items():
-        (called, in_pass), (updates, updated) = of_calls[key], of_gradients.get(key[1:], (0, 0))
+        (called, in_pass), (updates, updated) = of_calls[key], of_gradients.get(key[2:], (0, 0))
         count = max(min(in_pass, updated), 1)
-        tables.append(_Table(key[1], key[2], key[0], ceil(used / steps), count, min(called, updates)))
+        tables.append(_Table(*key, ceil(used / steps), count, min(called, updates)))
     return tuple(sorted(tables, key=lambda one: -one.rows * one.width))
+
+
+def _inputs(facts: Facts, rows: Int64) -> Iterator[tuple[str, Inputs]]:
+    """The names and inputs of some operators."""
+    trace = facts.trace
+    columns = (
+        column.at(rows, np.int32(NONE)).tolist() for column in (trace.details.dims_id, trace.details.concrete_id)
+    )
+    for name_id, *texts in zip(trace.events.name_id[rows].tolist(), *columns, strict=True):
+        shapes, concrete = (trace.texts[text] if text != NONE else "" for text in texts)
+        yield trace.names[name_id], read_inputs(shapes, "", concrete)
+
+
+def _may_be_sparse(name: str, inputs: Inputs) -> bool:
+    """Whether torch can compute sparse gradients of such a call."""
+    return inputs.value(_SCALE_AT[name]) is not True and (name != _BAG or inputs.value(_MODE_AT) != _MAX)
+
+
+def _arguments(name: str, inputs: Inputs) -> str:
+    """Recorded arguments of the constructor, each with a comma behind it."""
+    padding = inputs.value(_PADDING_AT[name])
+    of_padding = f"padding_idx={padding}, " if isinstance(padding, int) and padding >= 0 else ""
+    return of_padding + ('mode="sum", ' if name == _BAG and inputs.value(_MODE_AT) == _SUM else "")
 
 
 def _gradients(facts: Facts) -> tuple[_Gradient, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 from traceadvisor.model.experiment import AxisResult, ExperimentResult, MeasuredArm, MeasuredFix, MeasuredRatio, Section
 from traceadvisor.model.patch import PatchOutcome
@@ -109,8 +108,6 @@ def headline(result: ExperimentResult) -> str:
         )
     sections = [one for one in result.sections if not one.base] or result.sections
     arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
-    by_cpu = (said for arm in arms if result.is_busy and (said := _by_cpu(arm)))
-    says = "".join(f". {said}" for said in islice(by_cpu, 1))
     open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
     best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
     if best is None or best.measured is None or _is_in_noise(best.measured):
@@ -118,9 +115,9 @@ def headline(result: ExperimentResult) -> str:
         told = [(arm, arm.measured) for arm in arms if arm.measured and arm.measured.rounds > 1]
         is_told = len(told) == 1 and abs(told[0][1].ratio - 1) >= LEAST_NAMED
         alone = _step_words(*told[0]) if is_told else ""
-        return f"No {noun} was shown to be faster{alone}{says}"
+        return f"No {noun} was shown to be faster{alone}"
     faster = _faster(best.measured.ratio, _own_rate(result, best.settings))
-    return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}{says}"
+    return f"{settings_words(best.settings)}: {faster}, {counted_verdict(best.measured)}"
 
 
 def _step_words(arm: MeasuredArm, found: MeasuredRatio) -> str:
@@ -280,8 +277,7 @@ def busy_sentences(result: ExperimentResult) -> Iterator[str]:
     if any(_has_more_workers(arm, result) for one in result.sections for arm in one.arms):
         yield MORE_WORKERS
     found = [said for one in result.sections for arm in one.arms if (said := _by_cpu(arm))]
-    above = headline(result)
-    yield from (*(f"{said}." for said in found if said not in above), *([CPU_TIME_IS] if found else ()))
+    yield from (*(f"{said}." for said in found), *([CPU_TIME_IS] if found else ()))
 
 
 def _by_cpu(arm: MeasuredArm) -> str | None:

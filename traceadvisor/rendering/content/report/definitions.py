@@ -9,6 +9,7 @@ from functools import lru_cache
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.report import Report, RuleText
 from traceadvisor.rendering.charts.palette import PAINTS
+from traceadvisor.rendering.content.report.outcomes import passed_and_skipped
 from traceadvisor.rendering.content.report.recordings import is_without_device
 from traceadvisor.rendering.document.blocks import Fact, Facts, FactsLook, Fold, FoldLook, Mark, Prose, Span, Tone
 from traceadvisor.rendering.words import CATEGORY, DEFINITION, DEFINITION_ON_HOST
@@ -86,15 +87,19 @@ MOST_RULES = 300
 _ID = re.compile(r"[A-Z][A-Z0-9]{1,30}[0-9]{3}")
 
 INTRODUCTION = (
-    "Rules with a finding come first. `traceadvisor rules explain ID` prints the whole explanation of any rule, with "
-    "its thresholds."
+    "The rules with a finding, then those that passed. `traceadvisor rules explain ID` prints the whole explanation of "
+    "any rule, with its thresholds."
 )
 
 
 def explained_rules(report: Report) -> tuple[RuleText, ...]:
-    """The rules that the page explains, those with a finding first; without ids that no rule can have."""
-    rules = sorted((rule for rule in report.rules if _ID.fullmatch(rule.id)), key=lambda rule: not rule.sections)
-    return tuple(rules[:MOST_RULES])
+    """The rules that the page explains: those with a finding, then those that passed; without ids that none can have.
+
+    Why the others did not run stands in a table of its own.
+    """
+    passed, _ = passed_and_skipped(report)
+    told = [rule for rule in report.rules if _ID.fullmatch(rule.id) and (rule.sections or rule.id in passed)]
+    return tuple(sorted(told, key=lambda rule: not rule.sections)[:MOST_RULES])
 
 
 @lru_cache(1 << 6)
