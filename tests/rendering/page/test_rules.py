@@ -7,7 +7,7 @@ import pytest
 from tests.build_report import one_recording
 from tests.rendering.formatted import every, page
 from tests.rendering.reading import Page
-from traceadvisor.model.findings import Clear, Unit
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import OutcomeRow, Report, RuleSection, RuleText
 from traceadvisor.rendering.content.report.definitions import LONGEST_TEXT, explained_rules, rules_fold
 from traceadvisor.rendering.document.blocks import Facts, plain
@@ -44,8 +44,8 @@ def test_what_only_resembles_an_id_is_no_link(text: str) -> None:
 def test_rules_with_a_finding_come_first_and_long_texts_are_cut() -> None:
     more = [RuleText(id_, "odds", "Odd", "x" * 5000) for id_ in ("ABC001", "ABC002")]
     report = _with_rules(*more)
-    passed = OutcomeRow("ABC001", (), Clear("odds", 0.0, 1.0, Unit.SHARE))
-    rules = explained_rules(replace(report, outcomes=(passed,)))
+    skipped = OutcomeRow("ABC002", (), Skipped("No step."))
+    rules = explained_rules(replace(report, outcomes=(skipped,)))
     assert rules[1:] == tuple(more[:1])  # why the other one did not run stands in a table
     (shown,) = every(Facts, [rules_fold(rules)])
     assert [len(fact.more) for fact in shown.items] == [1, 0]

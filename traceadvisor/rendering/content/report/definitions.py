@@ -87,18 +87,18 @@ MOST_RULES = 300
 _ID = re.compile(r"[A-Z][A-Z0-9]{1,30}[0-9]{3}")
 
 INTRODUCTION = (
-    "The rules with a finding, then those that passed. `traceadvisor rules explain ID` prints the whole explanation of "
+    "The rules with a finding, then others that ran. `traceadvisor rules explain ID` prints the whole explanation of "
     "any rule, with its thresholds."
 )
 
 
 def explained_rules(report: Report) -> tuple[RuleText, ...]:
-    """The rules that the page explains: those with a finding, then those that passed; without ids that none can have.
+    """The rules that the page explains: those with a finding, then others that ran; without ids that none can have.
 
     Why the others did not run stands in a table of its own.
     """
-    passed, _ = passed_and_skipped(report)
-    told = [rule for rule in report.rules if _ID.fullmatch(rule.id) and (rule.sections or rule.id in passed)]
+    _, skipped = passed_and_skipped(report)
+    told = [rule for rule in report.rules if _ID.fullmatch(rule.id) and (rule.sections or rule.id not in skipped)]
     return tuple(sorted(told, key=lambda rule: not rule.sections)[:MOST_RULES])
 
 
