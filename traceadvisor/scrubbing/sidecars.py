@@ -116,9 +116,8 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
 
 
 def _scrubbed_settings(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
-    kept: dict[str, Any] = _figures(
-        found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses"}
-    )
+    known = {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses"}
+    kept: dict[str, Any] = _figures(found, known)
     kept |= _versions(found)
     kept["device_name"] = _named(found.get("device_name"), texts)
     narrow = found.get("autocast_dtype")
