@@ -14,19 +14,13 @@ from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
 from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
-from traceadvisor.analysis.operators.looped_operators import (
-    called_by_layers,
-    calling_share,
-)
+from traceadvisor.analysis.operators.looped_operators import called_by_layers, calling_share
 from traceadvisor.analysis.operators.metric_modules import metric_calls
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, usual_durations
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.operators.user_functions import UserFunction
-from traceadvisor.analysis.sampled.shares import (
-    call_in_training,
-    line_of_call,
-)
+from traceadvisor.analysis.sampled.shares import call_in_training, line_of_call
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Effort, Estimate, Evidence, Fix, Location, Method, Unit
@@ -49,12 +43,7 @@ from traceadvisor.rules.idle.operator_loops import (
     over_parts,
     sampled_share,
 )
-from traceadvisor.rules.operator_sizes import (
-    MOST_USUAL_US,
-    operators_in,
-    outermost_operators,
-    usual_ns,
-)
+from traceadvisor.rules.operator_sizes import MOST_USUAL_US, operators_in, outermost_operators, usual_ns
 
 UNKNOWN_PYTHON = "how much Python remains between larger operators is unknown"
 
