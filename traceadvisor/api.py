@@ -6,25 +6,24 @@ Only this module combines reading, rules and rendering.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceadvisor.analysis.communication.rank_health import rank_notes, recorded
 from traceadvisor.config import Settings
-from traceadvisor.errors import InputError, OtherKindError, TraceAdvisorError, UnwrittenError, UsageError
+from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
 from traceadvisor.judging.experiments import with_experiments
 from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
+from traceadvisor.judging.inputs import device_of_all, found_at, health_of, listed, named_files, notes_on, unreadable
 from traceadvisor.judging.snapshots import judge_snapshots
 from traceadvisor.model.experiment import FILE
-from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.health import Health
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.memory_figures import SnapshotFigures
 from traceadvisor.model.report import Report
@@ -40,8 +39,6 @@ from traceadvisor.parsing.discovery import (
 from traceadvisor.rendering.content.report.drawn import ids_in_detail
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, FORMATS, FULL_FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
-from traceadvisor.system.executor import Outcome
-from traceadvisor.system.remote import limit_time, location
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,14 +228,28 @@ def load(  # noqa: PLR0913  # what is read, and how
         UsageError: no path was given, or the selection matches no recording.
     """
     limits = limits or settings.limits
-    places, found = _found(paths, limits)
+    places, found = found_at(paths, limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins and not found.snapshots:
-        raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")
+        raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {listed(found.origins)}.")
+    files = named_files(origins)
+    processes = paying_processes(files) if processes is None else processes
+    result = _judged(found, files, settings, progress, processes, limits, details)
+    return with_experiments(result, places, within)
+
+
+def _judged(  # noqa: PLR0913, PLR0917  # as above
+    found: FoundRecordings,
+    files: Sequence[NamedFile],
+    settings: Settings,
+    progress: Progress,
+    processes: int | str,
+    limits: Limits,
+    details: Details,
+) -> Report:
+    """Read and assess some of the recordings that were found, and the memory snapshots."""
     catalogue = read_catalogue(settings)
     chosen = catalogue.chosen(settings)
-    files = _named(origins)
-    processes = paying_processes(files) if processes is None else processes
 
     def assessed(judged: Sequence[JudgedFile], health: Health, *, with_outcomes: bool = True) -> Report:
         judgements = [judgement for file in judged for judgement in file.judgements]
@@ -247,27 +258,20 @@ def load(  # noqa: PLR0913  # what is read, and how
         return assess(judgements, found.source, health, chosen, used, ranks, with_outcomes=with_outcomes)
 
     def shown(judged: Sequence[JudgedFile]) -> frozenset[str]:
-        return (
-            ids_in_detail(assessed(judged, Health(), with_outcomes=False)) if details is Details.SHOWN else frozenset()
-        )
+        early = assessed(judged, Health(), with_outcomes=False) if details is Details.SHOWN else None
+        return ids_in_detail(early) if early else frozenset()
 
     is_brief = details is Details.NONE or (details is Details.SHOWN and len(files) >= MANY)
     outcomes = judge_files(files, chosen, progress, processes, limits, shown if is_brief else None)
     judged = [outcome for outcome in outcomes if isinstance(outcome, JudgedFile)]
-    devices = {judgement.recording.device for file in judged for judgement in file.judgements}
-    alike = {replace(one, index=0) for one in devices if one}
-    snapshots = judge_snapshots(found.snapshots, chosen, limits, alike.pop() if len(alike) == 1 else None)
+    snapshots = judge_snapshots(found.snapshots, chosen, limits, device_of_all(judged))
     memory = tuple(one for one in snapshots if isinstance(one, SnapshotFigures))
     unread = [one for one in snapshots if isinstance(one, InputError)]
-    failures = [*(outcome for outcome in outcomes if isinstance(outcome, Exception)), *unread]
-    judgements = [judgement for file in judged for judgement in file.judgements]
-    if not judgements and not memory:
-        raise failures[0]
-    ranks = [rank for file in judged for rank in file.ranks]
-    failed = (*map(_unreadable, (*found.refused, *unread)), *_notes(files, outcomes), *found.notes)
-    compared = rank_notes((*(recorded(judgement.recording) for judgement in judgements), *(one.file for one in ranks)))
-    health = _health(judged, (*catalogue.notes, *failed, *compared))
-    return with_experiments(replace(assessed(judged, health), memory=memory), places, within)
+    if not memory and not any(file.judgements for file in judged):
+        raise next(one for one in (*outcomes, *unread) if isinstance(one, Exception))
+    failed = (*map(unreadable, (*found.refused, *unread)), *notes_on(files, outcomes), *found.notes)
+    health = health_of(judged, (*catalogue.notes, *failed))
+    return replace(assessed(judged, health), memory=memory)
 
 
 def report(  # noqa: PLR0913  # one parameter per choice
@@ -373,8 +377,8 @@ def whatif(  # noqa: PLR0913  # one parameter per option of the verb
         recorded_batches=recorded_batches,
     )
     limits = limits or settings.limits
-    places, found = _found(paths, limits)
-    return answer_for(places, _named(found.origins), found.snapshots, asked, settings.currency, progress, limits)
+    places, found = found_at(paths, limits)
+    return answer_for(places, named_files(found.origins), found.snapshots, asked, settings.currency, progress, limits)
 
 
 def save_steps(
@@ -452,9 +456,10 @@ def read(path: Path | str) -> Report:
 
 def _in_notebook(result: Report) -> str:
     """The page in a sandboxed frame, which notebooks show."""
-    from traceadvisor.rendering.notebook import frame  # noqa: PLC0415  # only notebooks need it
+    from traceadvisor.rendering.content.report.document import report_document  # noqa: PLC0415  # only notebooks need it
+    from traceadvisor.rendering.writers.html import frame  # noqa: PLC0415  # as above
 
-    return frame(result)
+    return frame(report_document(result))
 
 
 Report.notebook_view = _in_notebook
@@ -513,84 +518,3 @@ def to_frame(result: Report, table: FrameName = "steps") -> pd.DataFrame:
         UsageError: there is no such table.
     """
     return frame_of(result, table)
-
-
-def _found(paths: Sequence[Path | str], limits: Limits) -> tuple[list[Path], FoundRecordings]:
-    """The places of some paths, and the recordings there.
-
-    Raises:
-        UsageError: there is no path.
-    """
-    if not paths:
-        raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
-    places = [location(path) for path in paths]
-    limit_time(places, limits.remote_seconds)
-    return places, find_recordings(_without_experiments(places, limits), limits)
-
-
-def _without_experiments(paths: list[Path], limits: Limits) -> list[Path]:
-    """The paths that may hold recordings: not a result of `try` or `sweep`, unless there is nothing else."""
-    return [path for path in paths if not _is_only_an_experiment(path, limits)] or paths
-
-
-def _is_only_an_experiment(path: Path, limits: Limits) -> bool:
-    try:
-        if path.name == FILE or not (path / FILE).is_file():
-            return path.name == FILE
-        found = find_recordings([path], limits)
-    except OSError:  # reading it says why
-        return False
-    except TraceAdvisorError:
-        return True
-    return not found.origins and not found.refused
-
-
-def _named(origins: Iterable[Origin]) -> list[NamedFile]:
-    """Give each file a unique id from its run, worker and span; files with equal ones begin with their folders."""
-    origins = list(origins)
-    names = ["/".join(part for part in (one.run, one.worker, one.span) if part) for one in origins]
-    folders = [one.path.resolve().parent.parts for one in origins]
-    depth = 0
-    while (alike := _repeated(names)) and depth < max(map(len, folders)):
-        depth += 1
-        names = [
-            f"{folder[-depth]}/{name}" if name in alike and depth <= len(folder) else name
-            for name, folder in zip(names, folders, strict=True)
-        ]
-    return [NamedFile(one, name) for one, name in zip(origins, names, strict=True)]
-
-
-def _repeated(names: Iterable[str]) -> set[str]:
-    return {name for name, count in Counter(names).items() if count > 1}
-
-
-def _notes(files: Iterable[NamedFile], outcomes: Iterable[Outcome[JudgedFile]]) -> Iterator[HealthNote]:
-    """Health notes on files that are missing from the report."""
-    for file, outcome in zip(files, outcomes, strict=True):
-        if isinstance(outcome, InputError):
-            yield _unreadable(outcome, is_asked_for=not file.origin.run)
-        elif isinstance(outcome, Exception):
-            fault = f"{file.origin.path} could not be analysed: {outcome}. This is a bug in TraceAdvisor"
-            yield HealthNote("fault", f"{fault}: please report it, with the output for this file alone.")
-
-
-def _unreadable(error: InputError, *, is_asked_for: bool = True) -> HealthNote:
-    """The note on an input. A file of another kind in a folder that the user gave makes no figure less certain."""
-    message = str(error.args[0])  # reports clean all texts when they are rendered
-    if not isinstance(error, OtherKindError):
-        return HealthNote("unreadable", message)
-    return HealthNote("not-read", f"Not read: {message}", degrades=is_asked_for)
-
-
-def _health(files: Iterable[JudgedFile], notes: Iterable[HealthNote]) -> Health:
-    parts = [file.health for file in files]
-    return Health(
-        sum(part.events_read for part in parts),
-        sum(part.events_dropped for part in parts),
-        sum(part.events_repaired for part in parts),
-        tuple(notes),
-    )
-
-
-def _listed(origins: Sequence[Origin]) -> str:
-    return ", ".join(f"run {one.run!r} worker {one.worker!r} span {one.span!r}" for one in origins[:8])

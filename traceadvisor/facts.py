@@ -24,7 +24,7 @@ from traceadvisor.analysis.communication.micro_batches import (
     repeated_later,
 )
 from traceadvisor.analysis.communication.queues import LEAST_QUEUED_SHARE, QueuedGathers, queued_gathers
-from traceadvisor.analysis.data.batch_cost import WAKES_NO_THREAD, own_threads
+from traceadvisor.analysis.data.batch_cost import operator_share, threads_share
 from traceadvisor.analysis.data.handover import begin_with_fetch, handover_ns
 from traceadvisor.analysis.data.loader_time import loader_time
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH, Loading, worker_curve
@@ -38,7 +38,7 @@ from traceadvisor.analysis.memory.trace_memory import trace_memory
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.launches import Launches, link_launches, work_within
-from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import (
@@ -512,9 +512,9 @@ class Facts:
             run.host_cores,
             None if received_ns is None else exposed_ns - wait_ns,
             timing.rest_spread,
-            self._operator_share(self.observation.loading & marks),
+            operator_share(self.trace, self.observation.loading & marks),
             self.loader_time,
-            self._threads_share(self.observation.loading & marks),
+            threads_share(self.trace, self.observation.loading & marks, self.settings),
         )
 
     @cached_property
@@ -523,26 +523,7 @@ class Facts:
         if self.captured is None:
             return None
         marks = self.observation.loading & self.steps.typical_marks
-        return loader_time(self.captured, operator_share=self._threads_share(marks))
-
-    def _operator_share(self, spans: SpanSet) -> float:
-        """Share of some time in which operators run; 1 if none was recorded."""
-        operators = self.trace.events.rows(Kind.OPERATOR)
-        covered = self.trace.events.spans(operators) & spans
-        return covered.total_ns / max(spans.total_ns, 1) if operators.size else 1.0
-
-    def _threads_share(self, spans: SpanSet) -> float:
-        """Share of some time in which threads of its operators may compute, or spin after one; 1 if none is known.
-
-        Threads that spin beyond the end of a span are those of the operators between it and the next one.
-        """
-        events, operators = self.trace.events, self.trace.events.rows(Kind.OPERATOR)
-        wakes = ~name_mask(self.trace.names, WAKES_NO_THREAD.match)
-        rows = operators[wakes[events.name_id[operators]] & spans.contains(events.start_ns[operators])]
-        starts_ns, spin_ns = events.start_ns[rows], own_threads(self.settings, 0.0).spin_ns
-        last_ns = spans.ends_ns[spans.ends_ns.searchsorted(starts_ns, side="right")]
-        spinning = SpanSet.union_of(starts_ns, np.minimum(events.end_ns[rows] + spin_ns, last_ns))
-        return (spinning & spans).total_ns / max(spans.total_ns, 1) if operators.size else 1.0
+        return loader_time(self.captured, operator_share=threads_share(self.trace, marks, self.settings))
 
     # -- figures for rules -------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.build import TraceBuilder
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.spans import SpanSet
@@ -27,3 +28,9 @@ def breakdown_us(builder: TraceBuilder, folder: Path, step: int = 0) -> dict[str
 
 def spans_us(spans: SpanSet) -> list[tuple[float, float]]:
     return [(start / 1000, end / 1000) for start, end in spans]
+
+
+def of_thread(spans: ThreadSpans, thread: int) -> SpanSet:
+    """The spans of one thread."""
+    mine = spans.thread == thread
+    return SpanSet.union_of(spans.start_ns[mine], spans.end_ns[mine])

@@ -1,20 +1,13 @@
 from pathlib import Path
 
-from tests.analysis.analysing import facts_of, spans_us
+from tests.analysis.analysing import facts_of, of_thread, spans_us
 from tests.build import AUTOGRAD, TraceBuilder
 from traceadvisor.analysis.observation import Observation, observe
-from traceadvisor.analysis.operators.by_thread import ThreadSpans
-from traceadvisor.model.spans import SpanSet
 
 
 def _observed(builder: TraceBuilder, folder: Path) -> Observation:
     facts = facts_of(builder, folder)
     return observe(facts.trace, facts.launches)
-
-
-def _on(spans: ThreadSpans, thread: int) -> SpanSet:
-    mine = spans.thread == thread
-    return SpanSet.union_of(spans.start_ns[mine], spans.end_ns[mine])
 
 
 def _step() -> TraceBuilder:
@@ -29,14 +22,14 @@ def test_a_device_is_seen_by_its_work(tmp_path: Path) -> None:
 def test_a_thread_is_active_in_its_own_operators_and_calls(tmp_path: Path) -> None:
     observation = _observed(_step().sync(70, 80), tmp_path)
     other = 1 - observation.thread
-    assert spans_us(_on(observation.active, observation.thread)) == [(0, 20), (70, 80)]
-    assert spans_us(_on(observation.active, other)) == [(40, 60)]
+    assert spans_us(of_thread(observation.active, observation.thread)) == [(0, 20), (70, 80)]
+    assert spans_us(of_thread(observation.active, other)) == [(40, 60)]
 
 
 def test_a_thread_allocates_in_its_own_calls_for_memory(tmp_path: Path) -> None:
     observation = _observed(_step().allocate(5, 10).allocate(45, 55, thread=AUTOGRAD), tmp_path)
-    assert spans_us(_on(observation.allocating, observation.thread)) == [(5, 10)]
-    assert spans_us(_on(observation.allocating, 1 - observation.thread)) == [(45, 55)]
+    assert spans_us(of_thread(observation.allocating, observation.thread)) == [(5, 10)]
+    assert spans_us(of_thread(observation.allocating, 1 - observation.thread)) == [(45, 55)]
 
 
 def test_loading_is_the_time_in_the_training_loader(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from tests.build import TraceBuilder
+from tests.cli.reporting import reported
 from tests.growth.bundles import capture
 from traceadvisor import Limits, load
 from traceadvisor.cli import main
@@ -23,16 +24,12 @@ def recording(tmp_path: Path) -> Path:
     return path
 
 
-def _run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["report", *map(str, arguments)])
-
-
 @pytest.mark.nightly("traceadvisor/cli", "traceadvisor/parsing")
 def test_a_file_over_a_limit_is_read_with_the_suggested_option(recording: Path, tmp_path: Path) -> None:
-    refused = _run(recording, "-o", tmp_path / "out")
+    refused = reported(recording, "-o", tmp_path / "out")
     assert refused.exit_code == 3
     assert "add --trusted, or raise inflation_ratio in [tool.traceadvisor.limits]." in refused.stderr
-    assert _run(recording, "-o", tmp_path / "out", "--trusted").exit_code == 0
+    assert reported(recording, "-o", tmp_path / "out", "--trusted").exit_code == 0
 
 
 def _settings(folder: Path, limit: str) -> Path:
@@ -44,7 +41,7 @@ def _settings(folder: Path, limit: str) -> Path:
 @pytest.mark.nightly("traceadvisor/cli", "traceadvisor/parsing")
 def test_a_file_over_a_limit_is_read_with_the_suggested_setting(recording: Path, tmp_path: Path) -> None:
     settings = _settings(tmp_path, "inflation_ratio = 5000")
-    assert _run(recording, "-o", tmp_path / "out", "--config", settings).exit_code == 0
+    assert reported(recording, "-o", tmp_path / "out", "--config", settings).exit_code == 0
     assert load(recording, settings=read_settings(settings)).health.events_read == 2
 
 
@@ -82,8 +79,8 @@ def test_limits_can_be_set_from_python(recording: Path) -> None:
 def test_a_setting_and_trust_read_more_ranks_of_a_capture(tmp_path: Path) -> None:
     folder = capture(tmp_path / "run", ranks=3)
     settings = _settings(tmp_path, "ranks = 2")
-    few = _run(folder, "-o", tmp_path / "few", "--format", "json", "--config", settings)
-    every = _run(folder, "-o", tmp_path / "all", "--format", "json", "--config", settings, "--trusted")
+    few = reported(folder, "-o", tmp_path / "few", "--format", "json", "--config", settings)
+    every = reported(folder, "-o", tmp_path / "all", "--format", "json", "--config", settings, "--trusted")
     assert (few.exit_code, every.exit_code) == (0, 0)
     counts = [len(json.loads((tmp_path / name / "report.json").read_text())["recordings"]) for name in ("few", "all")]
     assert counts == [2, 3]
@@ -98,7 +95,7 @@ def test_a_setting_and_trust_read_more_ranks_of_a_capture(tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_limit_is_wrong_usage(limit: str, error: str, recording: Path, tmp_path: Path) -> None:
-    done = _run(recording, "--config", _settings(tmp_path, limit))
+    done = reported(recording, "--config", _settings(tmp_path, limit))
     assert done.exit_code == 2
     assert error in done.stderr
 

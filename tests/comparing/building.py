@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.build_report import MS, rule
+from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
+from traceadvisor.model.comparison import Comparison, StepChange
 from traceadvisor.model.findings import Confidence, Effort, Estimate, Finding, Fix, Location, Method, Severity
 from traceadvisor.model.health import Health
 from traceadvisor.model.location import Frame
@@ -145,3 +147,15 @@ def origins(total_ms: float, operators: Rows, lines: Mapping[tuple[str, int, str
 def with_origins(one: Recording, **by_category: Origins) -> Recording:
     """The recording with the origins of some categories."""
     return replace(one, origins={Category(name): found for name, found in by_category.items()})
+
+
+def compared(base: Recording, head: Recording) -> Comparison:
+    """The comparison of two captures of one recording each."""
+    return compare([report(base)], [report(head)])
+
+
+def change_of(comparison: Comparison) -> StepChange:
+    """The change of the only run that was compared."""
+    (run,) = comparison.runs
+    assert run.change is not None
+    return run.change

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.build_report import a100, v100
-from tests.comparing.building import captures, recording, report
+from tests.comparing.building import captures, change_of, recording, report
 from tests.shared import CHECKOUT, SAMPLES
 from traceadvisor import api
 from traceadvisor.comparing.compare import compare
@@ -15,13 +15,11 @@ from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import (
     ChangeSign,
-    Comparison,
     Difference,
     DifferenceKind,
     Differing,
     Measure,
     OtherProgram,
-    StepChange,
 )
 from traceadvisor.model.location import Constructed, Location, Role
 from traceadvisor.model.report import Recording, Report
@@ -30,12 +28,6 @@ from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.model.workload import Framework
 from traceadvisor.rendering.content.comparison.sentences import headline
 from traceadvisor.results.report_json import render_comparison as render
-
-
-def _change(comparison: Comparison) -> StepChange:
-    (run,) = comparison.runs
-    assert run.change is not None
-    return run.change
 
 
 def _timed(count: int, step_ms: float) -> Report:
@@ -47,7 +39,7 @@ def _timed(count: int, step_ms: float) -> Report:
 
 
 def test_three_captures_a_side_show_a_slower_step() -> None:
-    change = _change(compare(captures(100, 101, 99), captures(120, 121, 118)))
+    change = change_of(compare(captures(100, 101, 99), captures(120, 121, 118)))
     assert (change.verdict, change.measure) == (Verdict.SLOWER, Measure.UNDISTURBED_STEP)
     assert change.change_share == pytest.approx(0.1966, abs=0.001)
     assert (change.base_captures, change.head_captures) == (3, 3)
@@ -55,13 +47,13 @@ def test_three_captures_a_side_show_a_slower_step() -> None:
 
 
 def test_the_same_captures_never_differ() -> None:
-    change = _change(compare(captures(100, 100.5, 99.5), captures(100, 100.5, 99.5)))
+    change = change_of(compare(captures(100, 100.5, 99.5), captures(100, 100.5, 99.5)))
     assert change.verdict is Verdict.NO_DIFFERENCE
     assert change.ratio == 1
 
 
 def test_a_small_change_of_one_capture_a_side_is_not_shown() -> None:
-    change = _change(compare(captures(100), captures(112)))
+    change = change_of(compare(captures(100), captures(112)))
     assert (change.verdict, change.ratio_low, change.is_settled) == (Verdict.INCONCLUSIVE, None, False)
     assert change.certainty is VerdictCertainty.NOT_SHOWN
     assert change.smallest_visible_share == pytest.approx(0.324, abs=0.002)
@@ -70,7 +62,7 @@ def test_a_small_change_of_one_capture_a_side_is_not_shown() -> None:
 def test_one_capture_a_side_far_beyond_noise_is_likely() -> None:
     comparison = compare(captures(186), captures(104))
     assert (comparison.verdict, comparison.certainty) == (Verdict.FASTER, VerdictCertainty.LIKELY)
-    assert not _change(comparison).is_settled
+    assert not change_of(comparison).is_settled
 
 
 @pytest.mark.parametrize(("count", "certainty"), [(50, VerdictCertainty.NOT_SHOWN), (200, VerdictCertainty.LIKELY)])
@@ -79,8 +71,8 @@ def test_captures_of_less_than_a_second_may_lie_in_a_slow_phase_of_the_machine(
 ) -> None:
     """50 steps of 6 ms take 0.3 s, and 200 take 1.2 s."""
     base, larger, far_larger = ([_timed(count, step_ms)] for step_ms in (6, 9, 20))
-    assert _change(compare(base, larger)).certainty is certainty
-    assert _change(compare(base, far_larger)).certainty is VerdictCertainty.LIKELY
+    assert change_of(compare(base, larger)).certainty is certainty
+    assert change_of(compare(base, far_larger)).certainty is VerdictCertainty.LIKELY
 
 
 def test_a_machine_that_other_programs_used_during_one_side_is_named_and_leaves_nothing_likely() -> None:
@@ -94,7 +86,7 @@ def test_a_machine_that_other_programs_used_during_one_side_is_named_and_leaves_
         ),
     )
     comparison = compare([idle], [slower])
-    assert _change(comparison).certainty is VerdictCertainty.NOT_SHOWN
+    assert change_of(comparison).certainty is VerdictCertainty.NOT_SHOWN
     assert (
         "Other programs used the CPU: 0.0 of 2 cores in BASE, 1.5 of 2 cores in HEAD. Repeat on an idle machine."
         in (comparison.runs[0].cautions)
@@ -110,7 +102,7 @@ def test_nothing_is_likely_on_a_machine_most_of_whose_cores_others_used_on_both_
             for one in crowded.recordings
         ),
     )
-    change = _change(compare([crowded], [slower]))
+    change = change_of(compare([crowded], [slower]))
     assert (round(change.ratio), change.certainty) == (5, VerdictCertainty.NOT_SHOWN)
 
 
@@ -126,20 +118,20 @@ def test_captures_that_were_not_taken_in_turn_are_named() -> None:
 
 def test_earlier_captures_of_the_script_settle_it() -> None:
     history = captures(100.2, 101, 99, 100.1, name="old")
-    change = _change(compare(captures(100), captures(112), history))
+    change = change_of(compare(captures(100), captures(112), history))
     assert (change.verdict, change.history_captures) == (Verdict.SLOWER, 4)
 
 
 def test_earlier_captures_of_another_script_or_gpu_do_not_count() -> None:
     other = [report(recording(f"old{ms}", undisturbed_ms=ms, command=["eval.py"])) for ms in (100, 101, 99, 102)]
     on_gpu = [report(replace(recording(f"gpu{ms}", undisturbed_ms=ms), device=v100())) for ms in (100, 101, 99, 102)]
-    assert _change(compare(captures(100), captures(112), [*other, *on_gpu])).history_captures == 0
+    assert change_of(compare(captures(100), captures(112), [*other, *on_gpu])).history_captures == 0
 
 
 def test_ranks_of_several_files_are_no_repetitions() -> None:
     """Three ranks, a file each: one capture, however many paths were given."""
     sides = [[report(recording(undisturbed_ms=ms, rank=rank)) for rank in (0, 1, 2)] for ms in (100.0, 110.0)]
-    change = _change(compare(*sides))
+    change = change_of(compare(*sides))
     assert (change.base_captures, change.head_captures, change.verdict) == (1, 1, Verdict.INCONCLUSIVE)
 
 
@@ -180,7 +172,7 @@ def test_another_batch_size_is_compared_per_sample() -> None:
         )
     ]
     comparison = compare(*([report(one) for one in side] for side in sides))
-    change = _change(comparison)
+    change = change_of(comparison)
     assert (change.measure, change.verdict) == (Measure.UNDISTURBED_SAMPLE, Verdict.FASTER)
     assert change.ratio == pytest.approx(0.75)
     assert headline(comparison) == "100 -> 150 ms per step with 2 times the samples: 25% less time per sample, shown"
@@ -188,7 +180,7 @@ def test_another_batch_size_is_compared_per_sample() -> None:
 
 def test_recorded_steps_are_compared_where_no_others_were_timed() -> None:
     slower = recording(parts_ms={Category.FORWARD: 150.0})
-    change = _change(compare([report()], [report(slower)]))
+    change = change_of(compare([report()], [report(slower)]))
     assert change.measure is Measure.RECORDED_STEP
     assert change.ratio == pytest.approx(1.5)
 
@@ -294,13 +286,13 @@ def _rounded(value: object) -> object:
 def test_a_folder_of_json_reports_is_read(tmp_path: Path) -> None:
     for number, one in enumerate(captures(100, 100.5, 99.5)):
         api.write(one, tmp_path / "base" / str(number), ("json",))
-    change = _change(compare_paths(tmp_path / "base", tmp_path / "base"))
+    change = change_of(compare_paths(tmp_path / "base", tmp_path / "base"))
     assert (change.base_captures, change.verdict) == (3, Verdict.NO_DIFFERENCE)
 
 
 def test_copies_of_a_capture_are_no_repetitions() -> None:
     comparison = compare(captures(100) * 3, captures(120) * 3)
-    change = _change(comparison)
+    change = change_of(comparison)
     assert (change.base_captures, change.head_captures, change.verdict) == (1, 1, Verdict.INCONCLUSIVE)
     assert comparison.notes[0] == "BASE: 2 of 3 captures are copies of others and do not count."
 
@@ -308,8 +300,8 @@ def test_copies_of_a_capture_are_no_repetitions() -> None:
 def test_a_capture_counts_once_for_the_spread() -> None:
     """Among the earlier captures, HEAD is no earlier one; a single BASE is one, and several are counted already."""
     history = captures(100, 101, 99, 112, 101)
-    assert _change(compare(captures(100), captures(112), history)).history_captures == 3
-    assert _change(compare(captures(100, 101), captures(112), history)).history_captures == 1
+    assert change_of(compare(captures(100), captures(112), history)).history_captures == 3
+    assert change_of(compare(captures(100, 101), captures(112), history)).history_captures == 1
 
 
 def test_a_missing_path_is_an_input_error(tmp_path: Path) -> None:

@@ -5,13 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.comparing.building import BEFORE, FIXED, finding, origins, recording, report, with_origins
+from tests.comparing.building import (
+    BEFORE,
+    FIXED,
+    change_of,
+    compared,
+    finding,
+    origins,
+    recording,
+    report,
+    with_origins,
+)
 from tests.comparing.simulation import GPU_BOUND, HALF, WAITING, Parts, likely_calls
 from traceadvisor.cli.comparison_output import decide
 from traceadvisor.cli.fail_on import Regression
 from traceadvisor.comparing.compare import compare
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.comparison import Comparison, CpuChange, LikelyBecause, Measure, StepChange, WorkChange
+from traceadvisor.model.comparison import CpuChange, LikelyBecause, Measure, WorkChange
 from traceadvisor.model.findings import Clear, Unit
 from traceadvisor.model.report import OutcomeRow, Recording
 from traceadvisor.model.run import RunSettings, StepState, TimedStep
@@ -33,35 +43,25 @@ def _step(kind: str, data_ms: float, *, kernels_ms: float = 97.0, rest_ms: float
     return replace(recording("", parts, command=()), loader_kinds=(kind,))
 
 
-def _change(comparison: Comparison) -> StepChange:
-    (run,) = comparison.runs
-    assert run.change is not None
-    return run.change
-
-
-def _compared(base: Recording, head: Recording) -> Comparison:
-    return compare([report(base)], [report(head)])
-
-
 def test_a_wait_that_workers_took_out_is_likely_with_one_capture_a_side() -> None:
-    change = _change(_compared(_step(SINGLE, 25.0), _step(MULTI, 0.0)))
+    change = change_of(compared(_step(SINGLE, 25.0), _step(MULTI, 0.0)))
     assert (change.verdict, change.because) == (Verdict.FASTER, LikelyBecause.EXPLAINED)
-    assert _change(_compared(_step(SINGLE, 25.0), _step(SINGLE, 0.0))).certainty is VerdictCertainty.NOT_SHOWN
+    assert change_of(compared(_step(SINGLE, 25.0), _step(SINGLE, 0.0))).certainty is VerdictCertainty.NOT_SHOWN
 
 
 def test_the_same_difference_of_an_unchanged_loader_is_not_shown() -> None:
-    change = _change(_compared(_step(SINGLE, 59.0), _step(SINGLE, 33.0)))
+    change = change_of(compared(_step(SINGLE, 59.0), _step(SINGLE, 33.0)))
     assert change.certainty is VerdictCertainty.NOT_SHOWN
 
 
 def test_a_rest_that_changed_as_much_leaves_it_open() -> None:
     """The wait is gone, and other code takes the same time more."""
     head = _step(MULTI, 0.0, rest_ms=35.0)
-    assert _change(_compared(_step(SINGLE, 25.0), head)).certainty is VerdictCertainty.NOT_SHOWN
+    assert change_of(compared(_step(SINGLE, 25.0), head)).certainty is VerdictCertainty.NOT_SHOWN
 
 
 def test_a_wait_that_only_fell_is_not_taken_out() -> None:
-    assert _change(_compared(_step(SINGLE, 40.0), _step(MULTI, 20.0))).certainty is VerdictCertainty.NOT_SHOWN
+    assert change_of(compared(_step(SINGLE, 40.0), _step(MULTI, 20.0))).certainty is VerdictCertainty.NOT_SHOWN
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_wait_that_only_fell_is_not_taken_out() -> None:
 def test_a_gate_fails_on_a_likely_regression_unless_it_asks_for_a_shown_one(
     condition: Regression, *, is_met: bool
 ) -> None:
-    decision = decide([condition], _compared(_step(MULTI, 0.0), _step(SINGLE, 35.5)))
+    decision = decide([condition], compared(_step(MULTI, 0.0), _step(SINGLE, 35.5)))
     assert (decision.met is not None) is is_met
     assert "three captures" in f"{decision.met}{decision.undecided}"
 
@@ -104,7 +104,7 @@ def _busy(step_ms: float, own_cores: float) -> Recording:
 
 def test_the_cpu_time_of_the_process_itself_bears_witness_on_a_busy_machine() -> None:
     """116 -> 5.57 ms: the process took half a core before and after, so it computes a twentieth per step."""
-    change = _change(_compared(_busy(116.0, 0.5), _busy(5.57, 0.5)))
+    change = change_of(compared(_busy(116.0, 0.5), _busy(5.57, 0.5)))
     assert (change.certainty, change.because) == (VerdictCertainty.LIKELY, LikelyBecause.WITNESSED)
     assert change.witness_ratio == pytest.approx(5.57 / 116.0)
     assert "the direction of the change, not its size" in " ".join(certainty_sentences(change, WorkChange()))
@@ -123,7 +123,7 @@ def test_threads_that_wait_for_one_another_on_a_busy_machine_are_no_witness(
     settings = RunSettings(torch_threads=threads, cpu_count=2)
     sides = (_busy(step_ms, cpu_ms / step_ms) for step_ms, cpu_ms in ((74.5, 62.0), (498.0, cpu_ms)))
     base, head = (replace(one, captured=replace(one.captured, settings=settings)) for one in sides if one.captured)
-    assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
+    assert (change_of(compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
 
 
 @pytest.mark.parametrize(("settings", "is_likely"), [(FIXED, True), (BEFORE, False)])
@@ -137,7 +137,7 @@ def test_a_fix_that_was_made_tells_less_work_from_threads_that_wait(settings: Ru
     )
     clear = OutcomeRow("IDLE001", (base.id,), Clear("waits", 0.01, 0.05, Unit.SHARE))
     comparison = compare([report(base, findings=[finding(saves_ms=60.0, on=base)])], [report(head, outcomes=[clear])])
-    change = _change(comparison)
+    change = change_of(comparison)
     assert (change.certainty is VerdictCertainty.LIKELY) is is_likely
     assert change.cpu is not None
     assert change.cpu.is_called is is_likely
@@ -156,14 +156,14 @@ def test_fewer_operators_tell_less_work_from_threads_that_wait(calls: float, *, 
         for one, count in ((_worked(100.0, 90.0), 100.0), (_worked(35.0, 30.0), calls))
         if one.captured
     )
-    for change in (_change(_compared(base, head)), _change(_compared(head, base))):
+    for change in (change_of(compared(base, head)), change_of(compared(head, base))):
         assert change.cpu is not None
         assert change.cpu.is_called is is_called
 
 
 def test_a_step_that_only_got_fewer_cores_is_not_shown_on_a_busy_machine() -> None:
     """The same CPU time per step, in a fifth of the time."""
-    change = _change(_compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))
+    change = change_of(compared(_busy(100.0, 0.1), _busy(20.0, 0.5)))
     assert (change.certainty, change.is_crowded) == (VerdictCertainty.NOT_SHOWN, True)
 
 
@@ -182,7 +182,7 @@ def test_threads_that_lack_a_core_on_one_side_show_no_gain(threads: int, *, is_l
     )
     own = [one.telemetry and one.telemetry.others_cores(2) for one in (base, head)]
     assert own == pytest.approx([0.9, 0.6])
-    assert (_change(_compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
+    assert (change_of(compared(base, head)).certainty is VerdictCertainty.LIKELY) is is_likely
 
 
 def _worked(step_ms: float, cpu_ms: float) -> Recording:
@@ -196,7 +196,7 @@ def test_on_a_busy_machine_the_cpu_time_tells_beside_a_wall_time_that_cannot() -
     sides = [[(60.0, 40.0), (180.0, 41.0), (90.0, 40.5)], [(120.0, 28.0), (50.0, 28.5), (70.0, 28.2)]]
     reports = [[report(_worked(*one)) for one in side] for side in sides]
     comparison = compare(*reports)
-    change, (run,) = _change(comparison), comparison.runs
+    change, (run,) = change_of(comparison), comparison.runs
     assert (change.verdict, change.cpu and change.cpu.verdict) == (Verdict.INCONCLUSIVE, Verdict.FASTER)
     assert verdict_sentence(run) == (
         "CPU time per step fell 30% (28% to 33%), shown; wall time differs because other programs ran: "
@@ -209,7 +209,7 @@ def test_on_a_busy_machine_the_cpu_time_tells_beside_a_wall_time_that_cannot() -
 
 def test_a_headline_leads_with_cpu_time_where_other_programs_changed_the_wall_time() -> None:
     """5.5 times as fast, with 28% less CPU time."""
-    (run,) = _compared(_worked(220.0, 40.0), _worked(40.0, 28.8)).runs
+    (run,) = compared(_worked(220.0, 40.0), _worked(40.0, 28.8)).runs
     assert verdict_sentence(run) == (
         "CPU time per step fell 28%, likely; wall time differs because other programs ran: "
         "220 -> 40.0 ms per step (5.5 times as fast)"
@@ -229,7 +229,7 @@ def test_a_headline_leads_with_cpu_time_where_other_programs_changed_the_wall_ti
 
 
 def test_the_cpu_time_of_steps_that_mostly_wait_tells_nothing() -> None:
-    assert _change(_compared(_worked(60.0, 15.0), _worked(90.0, 5.0))).cpu is None
+    assert change_of(compared(_worked(60.0, 15.0), _worked(90.0, 5.0))).cpu is None
 
 
 def _ran(step_ms: float, own_cores: float, **operators: float) -> Recording:
@@ -248,12 +248,12 @@ def _ran(step_ms: float, own_cores: float, **operators: float) -> Recording:
 def test_operators_that_are_gone_bear_witness_on_a_busy_machine() -> None:
     """The process gets a tenth of a core, then half of one. Three quarters of its step were operators that are gone."""
     base, head = _ran(100.0, 0.1, item=75.0, mm=25.0), _ran(20.0, 0.5, mm=25.0)
-    change = _change(_compared(base, head))
+    change = change_of(compared(base, head))
     assert (change.certainty, change.because) == (VerdictCertainty.LIKELY, LikelyBecause.WITNESSED)
     assert change.witness_ratio == pytest.approx(0.25)
-    assert _change(_compared(head, base)).witness_ratio == pytest.approx(4.0)
+    assert change_of(compared(head, base)).witness_ratio == pytest.approx(4.0)
     few = _ran(100.0, 0.1, item=5.0, mm=95.0)
-    assert _change(_compared(few, _ran(20.0, 0.5, mm=95.0))).certainty is VerdictCertainty.NOT_SHOWN
+    assert change_of(compared(few, _ran(20.0, 0.5, mm=95.0))).certainty is VerdictCertainty.NOT_SHOWN
 
 
 @pytest.mark.parametrize(("came_ms", "witness"), [(75.0, None), (60.0, None), (10.0, 0.35)])
@@ -261,8 +261,8 @@ def test_operators_that_came_in_place_of_others_count_against_them(came_ms: floa
     """75 of 100 ms are gone, and others came: 100, 85 and 35 ms are left."""
     base, head = _ran(100.0, 0.1, item=75.0, mm=25.0), _ran(20.0, 0.5, mm=25.0, stack=came_ms)
     for change, expected in (
-        (_change(_compared(base, head)), witness),
-        (_change(_compared(head, base)), witness and 1 / witness),
+        (change_of(compared(base, head)), witness),
+        (change_of(compared(head, base)), witness and 1 / witness),
     ):
         assert change.witness_ratio == (None if expected is None else pytest.approx(expected))
         assert (change.certainty is VerdictCertainty.LIKELY) is (expected is not None)

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
 from tests.build import TraceBuilder
 from tests.build_report import one_recording
+from tests.cli.reporting import reported
 from tests.rendering.reading import Page
 from tests.shared import CHECKOUT
 from traceadvisor import api
-from traceadvisor.cli import main
 from traceadvisor.cli.index_output import MOST_IN_ONE_REPORT, runs_to_list
 from traceadvisor.config import Settings
 from traceadvisor.errors import OutputError, UsageError
@@ -398,16 +397,12 @@ def test_many_runs_make_an_index_and_few_one_report(tmp_path: Path) -> None:
         _listed(folder, asked=True, only_of_a_report=["--base"])
 
 
-def _run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["report", *map(str, arguments)])
-
-
 def test_the_command_writes_all_formats_and_prints_the_newest_runs(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     out = tmp_path / "out"
-    result = _run(logs, "--index", "-o", out, "--format", "html,md,json")
+    result = reported(logs, "--index", "-o", out, "--format", "html,md,json")
     assert result.exit_code == 0, result.output
     assert result.output.index("newest: Date") < result.output.index("oldest: Date")
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "index.json", "index.md", "runs"]
@@ -418,12 +413,12 @@ def test_the_command_writes_all_formats_and_prints_the_newest_runs(
 
 
 def test_standard_output_takes_an_index_without_links(logs: Path) -> None:
-    result = _run(logs, "--index", "--no-cache", "-o", "-", "--format", "json")
+    result = reported(logs, "--index", "--no-cache", "-o", "-", "--format", "json")
     assert [run.get("page") for run in json.loads(result.stdout)["runs"]] == [None] * 3
 
 
 def test_an_index_has_no_annotations(logs: Path) -> None:
-    result = _run(logs, "--index", "--format", "sarif")
+    result = reported(logs, "--index", "--format", "sarif")
     assert result.exit_code == 2
     assert "format sarif" in result.output
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.few import few
+from tests.rules.dist.communicating import report_of
 from tests.rules.judging import facts_of
 from traceadvisor import load
 from traceadvisor.analysis.communication.matching import matching
@@ -71,12 +72,6 @@ def rank_builder(  # all that ranks differ in
     return builder
 
 
-def _report(folder: Path, *ranks: TraceBuilder) -> Report:
-    for number, builder in enumerate(ranks):
-        builder.write(folder / f"host_{number}.1700000000000.pt.trace.json")
-    return load(folder)
-
-
 def _exposed_us(report: Report, rank: int) -> float:
     """Exposed communication that DIST003 finds on a rank, per step; 0 if it finds too little."""
     cases = [case for row in report.findings for case in (row.by_recording or (row,))]
@@ -106,26 +101,26 @@ def _claimed_waits(folder: Path) -> list[str]:
 
 
 def test_one_rank_alone_does_not_show_what_is_waiting(tmp_path: Path) -> None:
-    report = _report(tmp_path, rank_builder(0, [40] * 4))
+    report = report_of(tmp_path, rank_builder(0, [40] * 4))
     assert _exposed_us(report, 0) == 50
     found = [row.finding for row in report.findings]
     assert any("only the recordings of all ranks together show it" in caveat for one in found for caveat in one.caveats)
 
 
 def test_communication_of_a_rank_that_waits_is_only_its_transfer(tmp_path: Path) -> None:
-    report = _report(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [70] * 4))
+    report = report_of(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [70] * 4))
     assert (_exposed_us(report, 0), _exposed_us(report, 1)) == (20, 20)
     found = [row.finding for row in report.findings]
     assert not any("together show it" in caveat for one in found for caveat in one.caveats)
 
 
 def test_waiting_is_no_communication_to_shorten(tmp_path: Path) -> None:
-    report = _report(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [89] * 4))
+    report = report_of(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [89] * 4))
     assert [row.finding.rule.id for row in report.findings if row.finding.rule.id.startswith("DIST")] == ["DIST005"]
 
 
 def test_bandwidth_follows_from_the_transfer(tmp_path: Path) -> None:
-    report = _report(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [80] * 4))
+    report = report_of(tmp_path, rank_builder(0, [40] * 4), rank_builder(1, [80] * 4))
     assert [one.communication[0].algorithm_bytes_per_s for one in report.recordings] == pytest.approx(
         [4 * 2**20 / 10e-6] * 2
     )
@@ -134,7 +129,7 @@ def test_bandwidth_follows_from_the_transfer(tmp_path: Path) -> None:
 def test_ranks_of_other_groups_are_not_waited_for(tmp_path: Path) -> None:
     """Four ranks reduce in pairs: which pair a rank is in is not recorded."""
     ranks = [rank_builder(number, [40 + 10 * number] * 4, world_size=4, group_size=2) for number in range(4)]
-    assert _exposed_us(_report(tmp_path, *ranks), 0) == 50
+    assert _exposed_us(report_of(tmp_path, *ranks), 0) == 50
 
 
 def test_collectives_of_other_kinds_are_not_matched() -> None:

@@ -5,6 +5,9 @@ from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import FORMATS
+
 
 class Page(HTMLParser):
     """The elements, attributes and text of a page."""
@@ -32,3 +35,8 @@ class Page(HTMLParser):
 def markdown_page(markdown: str) -> Page:
     """Markdown rendered like on a forge, with tables and with raw HTML, so that the test sees all HTML."""
     return Page(MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(markdown))
+
+
+def spaced(report: Report) -> str:
+    """The text of the page of a report, a space between any two elements."""
+    return " ".join(Page(FORMATS["html"].render(report).decode().replace("<", " <")).text.split())

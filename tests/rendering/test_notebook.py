@@ -13,7 +13,8 @@ from tests.children import run
 from tests.rendering.captures import captured
 from tests.rendering.formatted import page
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.notebook import frame
+from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.writers.html import frame
 from traceadvisor.results.report_json import render
 
 
@@ -37,7 +38,7 @@ class Frame(HTMLParser):
 @pytest.mark.parametrize("build", [one_recording, three_recordings, captured, nothing_readable])
 def test_a_notebook_sees_one_sandboxed_frame_with_the_page_in_it(build: Callable[[], Report]) -> None:
     for report in (build(), hostile(build())):
-        shown = Frame(frame(report))
+        shown = Frame(frame(report_document(report)))
         ((tag, attributes),) = shown.elements
         assert (tag, shown.text) == ("iframe", "")
         assert attributes["sandbox"] == "allow-scripts"
@@ -47,13 +48,13 @@ def test_a_notebook_sees_one_sandboxed_frame_with_the_page_in_it(build: Callable
 
 
 def test_no_character_of_the_page_ends_the_attribute() -> None:
-    (inside,) = re.findall(r' srcdoc="([^"]*)"></iframe>\Z', frame(hostile(three_recordings())))
+    (inside,) = re.findall(r' srcdoc="([^"]*)"></iframe>\Z', frame(report_document(hostile(three_recordings()))))
     assert "<" not in inside
     assert unescape(inside).lower().startswith("<!doctype html>")
 
 
 def test_links_stay_inside_the_frame() -> None:
-    inside = unescape(frame(one_recording()))
+    inside = unescape(frame(report_document(one_recording())))
     assert inside.index("<base ") < inside.index("Content-Security-Policy")
 
 

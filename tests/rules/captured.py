@@ -92,6 +92,11 @@ def workers(*cores: float) -> tuple[WorkerWindow, ...]:
     return tuple(WorkerWindow(number, None, busy) for number, busy in enumerate(cores))
 
 
+def waiting(wait_us: float) -> TraceBuilder:
+    """A step of 100 us that begins with a wait for its batch; an operator takes the rest."""
+    return TraceBuilder().step(0, 0, 100).loader(0, wait_us).op("aten::mm", wait_us, 100)
+
+
 class Captured:
     """A built trace and what is known of its run; changes are named where they are made."""
 

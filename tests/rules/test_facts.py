@@ -88,14 +88,12 @@ def test_without_claims_a_finding_accounts_for_no_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "told"), [(0.0, False), (0.01, True)])
 def test_with_nothing_to_fix_a_popular_fix_is_not_simulated(value: float, told: bool, tmp_path: Path) -> None:  # noqa: FBT001  # a case
     given = simulated_facts(_two_steps(), tmp_path)
-    clear = clear_of(given, "wait", value, 0.05, Unit.SHARE, fix=Fix("Load ahead", what_if=NoDataWait()))
+    clear = clear_of(given, "wait", value, 0.05, fix=Fix("Load ahead", what_if=NoDataWait()))
     assert (clear.saving_share is not None) == told
 
 
 def test_a_popular_fix_that_cannot_be_simulated_says_why(tmp_path: Path) -> None:
-    clear = clear_of(
-        _facts(tmp_path), "wait", 0.01, 0.05, Unit.SHARE, fix=Fix("Load ahead", not_replayed="nobody asked")
-    )
+    clear = clear_of(_facts(tmp_path), "wait", 0.01, 0.05, fix=Fix("Load ahead", not_replayed="nobody asked"))
     assert clear == Clear("wait", 0.01, 0.05, Unit.SHARE, doubt=of_the_fix("nobody asked"))
 
 

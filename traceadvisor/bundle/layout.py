@@ -239,6 +239,11 @@ def beginning(path: Path) -> bytes:
         return file.read(LARGEST_MANIFEST_BYTES)
 
 
+def flag(value: object) -> bool | None:
+    """A value of a file or a setting; None if it is neither true nor false."""
+    return value if isinstance(value, bool) else None
+
+
 def encode_telemetry_header(values: Mapping[str, object]) -> bytes:
     """Encode the first line of ``telemetry.<host>.jsonl``: what does not change.
 

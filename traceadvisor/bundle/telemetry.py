@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TypeAlias, get_type_hints
 import msgspec
 import numpy as np
 
-from traceadvisor.bundle.layout import TELEMETRY_FORMAT
+from traceadvisor.bundle.layout import TELEMETRY_FORMAT, flag
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
@@ -419,9 +419,5 @@ def _finite(value: object) -> float | None:
     return None if np.isnan(figure) else figure
 
 
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-_READ: Mapping[Any, Any] = {str | None: _text, int | None: _integer, float | None: _finite, bool | None: _flag}
+_READ: Mapping[Any, Any] = {str | None: _text, int | None: _integer, float | None: _finite, bool | None: flag}
 """Readers of the header's values, by the type of the model's field."""

@@ -33,6 +33,7 @@ from traceadvisor.cli.options import (
 from traceadvisor.cli.progress_bars import reading_progress
 from traceadvisor.cli.streams import tell
 from traceadvisor.cli.terminal_summary import print_report, print_summary, write_and_print
+from traceadvisor.config import Settings
 from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
@@ -152,11 +153,8 @@ def command(
                 paths, runs, output, names, settings=settings, selection=selection, processes=workers, cached=cached
             )
             return
-        is_whole = base or save_steps or beside_plugin or not PAGES.issuperset(names)
-        details = api.Details.ALL if is_whole else api.Details.SHOWN
-        load = partial(api.load, *paths, selection=selection, settings=settings, processes=workers, details=details)
-        with reading_progress() as progress:
-            result = load(progress=progress)
+        is_whole = bool(base) or save_steps or beside_plugin or not PAGES.issuperset(names)
+        result = _read(paths, selection, settings, workers, is_whole=is_whole)
         _write(result, output, names, FULL_FORMATS if full else FORMATS, explain_silence=explain_silence)
         folder = place_of(output, names, FORMATS)[0]
         if save_steps:
@@ -239,6 +237,16 @@ def _newest() -> Path:
     which = "the only capture" if among == 1 else f"the newest of {among} captures"
     tell(f"reading {path}, {which} in {api.RUNS}/.")
     return path
+
+
+def _read(
+    paths: Iterable[Path], selection: api.Selection, settings: Settings, processes: int | str | None, *, is_whole: bool
+) -> Report:
+    """Read recordings with a progress bar; all details of them, or those that pages show."""
+    details = api.Details.ALL if is_whole else api.Details.SHOWN
+    load = partial(api.load, *paths, selection=selection, settings=settings, processes=processes, details=details)
+    with reading_progress() as progress:
+        return load(progress=progress)
 
 
 def _write(

@@ -15,7 +15,7 @@ from traceadvisor.cli.streams import tell
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.limits import TRUSTED, Limits
 from traceadvisor.rendering.own_files import is_own_file
-from traceadvisor.scrubbing.check import is_scrubbed, recording_of
+from traceadvisor.scrubbing.bundle import is_scrubbed, recording_of
 from traceadvisor.text.cleaning import clean, one_line, without_homes
 from traceadvisor.text.secrets import holds_secret
 

@@ -34,7 +34,7 @@ from traceadvisor.model.memory_advice import DeviceAdvice, MemoryAdvice
 from traceadvisor.model.memory_figures import DeviceMemoryFigures, MemoryClass
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
-from traceadvisor.model.step_contents import MOST_NAMES, CountRow
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow, calls_of
 from traceadvisor.rendering.content.comparison.sentences import signed_percent
 from traceadvisor.results.redaction import redacted
 
@@ -309,7 +309,7 @@ def _counted(run: PairedRun) -> Iterator[Difference]:
     if base is None or head is None:
         return
     launches = base.launches_per_step, head.launches_per_step
-    operations = _if_all(base.operations, _calls), _if_all(head.operations, _calls)
+    operations = _if_all(base.operations, calls_of), _if_all(head.operations, calls_of)
     counts: Sequence[tuple[_Name, float | None, float | None]] = (
         (Differing.OPERATORS, _if_all(base.operators, len), _if_all(head.operators, len)),
         ("Launches per step", *launches),
@@ -324,10 +324,6 @@ def _counted(run: PairedRun) -> Iterator[Difference]:
 def _if_all(rows: Sequence[CountRow], count: Callable[[Sequence[CountRow]], float]) -> float | None:
     """A count of rows; None if the list may have left out some."""
     return count(rows) if len(rows) < MOST_NAMES else None
-
-
-def _calls(rows: Iterable[CountRow]) -> float:
-    return sum(row.per_step for row in rows)
 
 
 def _may_be_unset(run: PairedRun) -> frozenset[str]:

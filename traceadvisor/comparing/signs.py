@@ -23,7 +23,7 @@ from traceadvisor.model.location import MODULE
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import LoaderSettings, RunSettings
-from traceadvisor.model.step_contents import MOST_NAMES, CountRow, StepContents
+from traceadvisor.model.step_contents import MOST_NAMES, CountRow, StepContents, calls_of
 
 FELL = 0.5
 """Operators that run at most this often were taken out: counts hardly differ by chance."""
@@ -195,7 +195,7 @@ def _of_kind(
     copies = [(_named(base.operations, word), _named(head.operations, word)) for word in words]
     return {
         ChangeSign.LAUNCHES: rule_id in _LAUNCHES and _less(base.launches_per_step, head.launches_per_step, FELL),
-        ChangeSign.KERNELS: (rule_id in _FUSED and _less(_calls(base.operations), _calls(head.operations), LESS))
+        ChangeSign.KERNELS: (rule_id in _FUSED and _less(calls_of(base.operations), calls_of(head.operations), LESS))
         or (bool({"amp", "tf32"} & {*settings}) and cores[1] - cores[0] >= CORES_SHARE)
         or (rule_id in _REPLACED and _less(replaced[0], replaced[1], FELL)),
         ChangeSign.STREAMS: rule_id == _STREAMS and head.collective_streams > base.collective_streams,
@@ -208,16 +208,12 @@ def _less(base: float | None, head: float | None, share: float) -> bool:
     return bool(base) and head is not None and head <= share * (base or 0.0)
 
 
-def _calls(rows: Iterable[CountRow]) -> float:
-    return sum(row.per_step for row in rows)
-
-
 def _matching(contents: StepContents, pattern: re.Pattern[str]) -> float:
-    return _calls(row for row in contents.operations if pattern.search(row.name))
+    return calls_of(row for row in contents.operations if pattern.search(row.name))
 
 
 def _named(rows: Iterable[CountRow], word: str) -> float:
-    return _calls(row for row in rows if word in row.name.lower())
+    return calls_of(row for row in rows if word in row.name.lower())
 
 
 def _collectives(side: Iterable[Capture], purposes: frozenset[Purpose]) -> float:
@@ -243,7 +239,7 @@ def _ran_less(origins: Origins, base: StepContents, head: StepContents, sides: S
 
     Others that came in their place and take as long are the same time under other names.
     """
-    if _less(_calls(base.operators), _calls(head.operators), FELL):
+    if _less(calls_of(base.operators), calls_of(head.operators), FELL):
         return False  # all were: compiled code or graphs run the same kernels
     fell = _fewer(base, head)
     rows = origins.operators.rows
@@ -275,7 +271,9 @@ def fewer_operators(base: Sequence[Capture], head: Sequence[Capture]) -> frozens
 def runs_fewer(base: Sequence[Capture], head: Sequence[Capture]) -> bool:
     """Return whether HEAD is known to run at most half as many operators per step as BASE."""
     before, after = _contents(base), _contents(head)
-    return bool(before and after and after.operators and _less(_calls(before.operators), _calls(after.operators), FELL))
+    return bool(
+        before and after and after.operators and _less(calls_of(before.operators), calls_of(after.operators), FELL)
+    )
 
 
 def _fewer(base: StepContents, head: StepContents) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from traceadvisor.frozen import frozen
 
 Sizes = tuple[int, ...]
@@ -16,6 +18,11 @@ class CountRow:
 
     name: str
     per_step: float
+
+
+def calls_of(rows: Iterable[CountRow]) -> float:
+    """Calls of all rows together."""
+    return sum(row.per_step for row in rows)
 
 
 @frozen

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from traceadvisor.bundle.layout import flag
 from traceadvisor.bundle.settings import RECORDED_ENV, THREAD_POOLS, RecordedLoader, RecordedSettings
 from traceadvisor.model.location import Constructed, Role
 from traceadvisor.model.run import TrainingDevice
@@ -251,16 +252,12 @@ def _with_optimizer(optimizer: Optimizer) -> RecordedSettings:
     parameters = [parameter for one in optimizer.param_groups for parameter in one["params"]]
     return RecordedSettings(
         optimizer=type(optimizer).__name__,
-        optimizer_fused=_flag(group.get("fused")),
-        optimizer_foreach=_flag(group.get("foreach")),
+        optimizer_fused=flag(group.get("fused")),
+        optimizer_foreach=flag(group.get("foreach")),
         optimizer_groups=len(optimizer.param_groups),
         optimizer_tensors=len(parameters),
         parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
     )
-
-
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _tf32(old: Callable[[], bool], new: Callable[[], str]) -> bool | None:

@@ -105,7 +105,6 @@ def clear_of(  # noqa: PLR0913  # as a Clear
     label: str,
     value: float,
     limit: float,
-    unit: Unit,
     *,
     remark: str | None = None,
     fix: Fix,
@@ -116,9 +115,8 @@ def clear_of(  # noqa: PLR0913  # as a Clear
     Args:
         facts: of the recording.
         label: what was measured, as a noun phrase.
-        value: the figure. If it is 0, there is nothing to fix, and nothing is simulated.
+        value: the figure, a share. If it is 0, there is nothing to fix, and nothing is simulated.
         limit: the limit of the figure.
-        unit: unit of both.
         remark: another reason for passing, besides the limit.
         fix: the popular fix of the rule.
         judged_share: share of kernel time that the check could judge; None if it does not judge kernels.
@@ -127,7 +125,7 @@ def clear_of(  # noqa: PLR0913  # as a Clear
     if value > 0 and isinstance(fix.what_if, Edit) and facts.step_ns:
         saving = simulated(facts, fix.what_if)
         share, doubt = (saving.high_ns / facts.step_ns, None) if saving else (None, Reason(Doubt.NO_STEP))
-    return Clear(label, value, limit, unit, remark, share, doubt, judged_share)
+    return Clear(label, value, limit, Unit.SHARE, remark, share, doubt, judged_share)
 
 
 def confidence_of(facts: Facts) -> Confidence:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -26,7 +27,8 @@ from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.parsing.discovery import is_snapshot
+from traceadvisor.parsing.discovery import begins_like_a_trace, is_snapshot
+from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.scrubbing.forms import version_in
 from traceadvisor.scrubbing.output import Writable, file_in, gzipped, new_file, new_folder
 from traceadvisor.scrubbing.sidecars import SCRUBS, own_code_of, read_settings
@@ -232,3 +234,40 @@ def scrub(path: Path, copy: Path, *, limits: Limits = LIMITS, on_progress: Told 
             return Scrubbed(copy, scrub_snapshot(path, unpacked, texts, limits), ())
         learn_from(path, texts, limits)
         return Scrubbed(copy, *scrub_trace(path, unpacked, texts, limits, lambda read: on_progress(path, read)))
+
+
+_CHANGING = re.compile(rb"\b(folder|host|device|user|argument|track|code)\d+|\"\w+\":\s*null,|\s+")
+
+
+def recording_of(file: Path) -> Path | None:
+    """The trace or snapshot that a file is, or the folder of its capture; None for another file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if is_bundle(file.parent):
+        return file.parent
+    return file if begins_like_a_trace(file) or is_snapshot(file) else None
+
+
+def is_scrubbed(recording: Path, limits: Limits = LIMITS) -> bool:
+    """Whether a recording is a copy that ``traceadvisor scrub`` wrote, as far as its content tells.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        scrub(recording, copy, limits=limits)
+        return _contents(recording, limits) == _contents(copy, limits)
+
+
+def _contents(recording: Path, limits: Limits) -> list[bytes]:
+    """The unpacked files of a recording, without the numbers of names and without spaces."""
+    files = [path for path in recording.iterdir() if path.is_file()] if recording.is_dir() else [recording]
+    return sorted(_CHANGING.sub(rb"\1", _unpacked(path, limits)) for path in files)
+
+
+def _unpacked(path: Path, limits: Limits) -> bytes:
+    with open_bytes(path, limits) as stream:
+        return b"".join(stream.pieces())

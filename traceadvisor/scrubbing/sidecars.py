@@ -111,14 +111,41 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
     found = read_settings(path)
     if found is None:
         file.write(_UNREADABLE_LINE)
-        return
-    kept: dict[str, Any] = _figures(
-        found, {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses"}
-    )
+    else:
+        file.write(msgspec.json.format(msgspec.json.encode(_scrubbed_settings(found, texts)), indent=2))
+
+
+def _scrubbed_settings(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
+    known = {field.name for field in fields(RecordedSettings)} - {"constructed", "loops", "pauses"}
+    kept: dict[str, Any] = _figures(found, known)
     kept |= _versions(found)
     kept["device_name"] = _named(found.get("device_name"), texts)
     narrow = found.get("autocast_dtype")
     kept["autocast_dtype"] = narrow if isinstance(narrow, str) and is_number_type(narrow) else None
+    kept |= _objects_of_training(found, texts)
+    kept["pauses"] = [
+        _figures(one, {"clock_ns", "duration_ns", "line"})
+        | _placed(one, texts)
+        | {"kind": one["kind"], "change": _change(one)}
+        for one in _objects(found.get("pauses"))
+        if one.get("kind") in _PAUSES
+    ]
+    pools = found.get("thread_pools")
+    kept["thread_pools"] = [one for one in THREAD_POOLS if isinstance(pools, list) and one in pools]
+    kept |= _seen_in_steps(found, texts)
+    kept["devices"] = _identified(found.get("devices"), texts)
+    parts = own_code_of(found)
+    kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))
+    if isinstance(environment := found.get("environment"), dict):
+        kept["environment"] = {
+            name: environment[name] for name in RECORDED_ENV if is_usual(name, environment.get(name))
+        }
+    return kept
+
+
+def _objects_of_training(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
+    """The optimizer, the loader, the objects that the script constructed, and the loops over loaders."""
+    kept: dict[str, Any] = {}
     if isinstance(optimizer := found.get("optimizer"), dict):
         kept["optimizer"] = _figures(optimizer, {"fused", "foreach", "parameter_count", "parameter_bytes"})
         kept["optimizer"]["name"] = _code(optimizer.get("name"), texts)
@@ -140,22 +167,20 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
             | {name: _figures(place, {"line"}) | _placed(place, texts) for name, place in _places(one)}
             for one in _objects(found["loops"])
         ]
-    kept["pauses"] = [
-        _figures(one, {"clock_ns", "duration_ns", "line"})
-        | _placed(one, texts)
-        | {"kind": one["kind"], "change": _change(one)}
-        for one in _objects(found.get("pauses"))
-        if one.get("kind") in _PAUSES
-    ]
-    pools = found.get("thread_pools")
-    kept["thread_pools"] = [one for one in THREAD_POOLS if isinstance(pools, list) and one in pools]
-    if isinstance(padding := found.get("padding"), dict):
-        kept["padding"] = _figures(padding, {field.name for field in fields(Padding)})
-        kept["padding"]["source"] = sign if (sign := padding.get("source")) in (LENGTHS, MASK, REPEATED) else "other"
-    if isinstance(unused := found.get("unused_gradients"), dict):
-        kept["unused_gradients"] = _figures(unused, {field.name for field in fields(UnusedGradients)})
-    if isinstance(ignored := found.get("ignored_targets"), dict):
-        kept["ignored_targets"] = _figures(ignored, {field.name for field in fields(IgnoredTargets)})
+    return kept
+
+
+def _seen_in_steps(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
+    """Figures of padding, gradients and targets, and the lines of results that repeat."""
+    kinds = {"padding": Padding, "unused_gradients": UnusedGradients, "ignored_targets": IgnoredTargets}
+    kept: dict[str, Any] = {
+        name: _figures(one, {field.name for field in fields(kind)})
+        for name, kind in kinds.items()
+        if isinstance(one := found.get(name), dict)
+    }
+    if "padding" in kept:
+        sign = found["padding"].get("source")
+        kept["padding"]["source"] = sign if sign in (LENGTHS, MASK, REPEATED) else "other"
     if isinstance(repeated := found.get("repeated_results"), dict):
         kept["repeated_results"] = _figures(repeated, {"are_drawn"}) | {
             "places": [
@@ -165,14 +190,7 @@ def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
                 if isinstance(place := one.get("place"), dict)
             ]
         }
-    kept["devices"] = _identified(found.get("devices"), texts)
-    parts = own_code_of(found)
-    kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))
-    if isinstance(environment := found.get("environment"), dict):
-        kept["environment"] = {
-            name: environment[name] for name in RECORDED_ENV if is_usual(name, environment.get(name))
-        }
-    file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2))
+    return kept
 
 
 def _change(pause: Mapping[str, Any]) -> str | None:

@@ -28,6 +28,7 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from traceadvisor.errors import InputError, UsageError
+from traceadvisor.system.remote_errors import MISSING, LeadsElsewhere, cause_of, final_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -227,12 +228,12 @@ class _Root:
         """Type, size and time of what is at a path."""
         path = path.resolve()
         if path != self.path and self.path.scheme in _SINGLE_FILES:
-            raise FileNotFoundError(errno.ENOENT, _MISSING)
+            raise FileNotFoundError(errno.ENOENT, MISSING)
         if path not in self._infos and self._infos.get(self.path) == _FOLDER:
             self.listing(self.path)  # one request for all
         if path not in self._infos:
             if any(path.is_relative_to(folder) for folder in self._listings):
-                raise FileNotFoundError(errno.ENOENT, _MISSING)
+                raise FileNotFoundError(errno.ENOENT, MISSING)
             self._infos[path] = self._asked(path)
         found = self._infos[path]
         if isinstance(found, OSError):
@@ -306,12 +307,12 @@ class _Root:
             except _TooSlow:
                 raise OSError(errno.ETIMEDOUT, _too_slow(self.limit_s)) from None
             except Exception as error:  # noqa: BLE001  # the errors of a dozen libraries
-                if (final := _final(error)) is not None:
+                if (final := final_error(error)) is not None:
                     raise final from None
                 self.failed_attempts += 1
                 if pause_s is None:
                     tries, took_s = len(PAUSES_S) + 1, time.monotonic() - began_s
-                    words = f"the connection failed {tries} times within {took_s:.0f} s: {_cause(error)}"
+                    words = f"the connection failed {tries} times within {took_s:.0f} s: {cause_of(error)}"
                     raise OSError(errno.EIO, words) from None
             time.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
@@ -552,10 +553,6 @@ def _timeout(total_s: float) -> Any:
     return ClientTimeout(total=total_s, sock_connect=CONNECT_S, sock_read=SILENCE_S)
 
 
-class _LeadsElsewhere(Exception):  # noqa: N818  # it is no fault
-    """A server answers that a file is at another origin."""
-
-
 async def _stay(_session: object, _context: object, redirect: Any) -> None:
     """Follow no redirect to another origin: the user typed this one. It is called before the next request."""
     named = redirect.response.headers.get("Location") or redirect.response.headers.get("URI") or ""
@@ -563,7 +560,7 @@ async def _stay(_session: object, _context: object, redirect: Any) -> None:
     if any(getattr(target, part) != getattr(redirect.url, part) for part in ("scheme", "host", "port")):
         redirect.response.close()
         anonymous = target.with_user(None) if target.host else target
-        raise _LeadsElsewhere(str(anonymous.with_query(None).with_fragment(None)))
+        raise LeadsElsewhere(str(anonymous.with_query(None).with_fragment(None)))
 
 
 def _changed_s(info: Mapping[str, Any]) -> float:
@@ -575,69 +572,3 @@ def _changed_s(info: Mapping[str, Any]) -> float:
 _FOLDER: Mapping[str, Any] = {"type": "directory", "size": 0}
 _RANGE = re.compile(r"bytes (\d{1,19})-")
 _PARTIAL = 206
-_REFUSED = (401, 403, 407)
-_GONE = (404, 410)
-_BUSY = (408, 425, 429)
-_MISSING = "nothing is there"
-_UNFIT = (IsADirectoryError, NotADirectoryError, TypeError, AttributeError)
-
-
-def _final(error: Exception) -> OSError | None:
-    """The error in this program's words if another attempt would repeat it, else None."""
-    cause = error.__cause__  # fsspec calls any failure over HTTP a missing file
-    status = _status(error)
-    kind = type(error).__name__
-    elsewhere = next((one for one in _chain(error) if isinstance(one, _LeadsElsewhere)), None)
-    cases = (
-        ("Credentials" in kind, errno.EACCES, f"no credentials were found ({kind})"),
-        (
-            elsewhere is not None,
-            errno.EACCES,
-            f"it leads to {elsewhere}, and only what is typed is read: type that URL if you trust it",
-        ),
-        (
-            status in _REFUSED or isinstance(error, PermissionError),
-            errno.EACCES,
-            "access is denied: check the credentials; a single file may be readable where its folder cannot be listed",
-        ),
-        (status in _GONE or (isinstance(error, FileNotFoundError) and cause is None), errno.ENOENT, _MISSING),
-        (
-            any(type(one).__name__ == "TooManyRedirects" for one in _chain(error)),
-            errno.ELOOP,
-            "the server redirects without end",
-        ),
-        (kind == "FileExpired", errno.ESTALE, "it was replaced while it was read"),
-        (
-            status is not None and 400 <= status < 500 and status not in _BUSY,
-            errno.EIO,
-            f"the server answers with status {status}",
-        ),
-        (isinstance(error, _UNFIT), errno.EIO, f"it cannot be read as a file ({kind})"),
-    )
-    return next((OSError(number, words) for holds, number, words in cases if holds), None)
-
-
-def _cause(error: BaseException) -> str:
-    """The class of an error, and the status that a server answered with."""
-    status = _status(error)
-    *_, first = _chain(error)
-    return type(first).__name__ + ("" if status is None else f", status {status}")
-
-
-def _status(error: BaseException) -> int | None:
-    """The status of HTTP that an error is about, as the libraries for each kind of URL tell it."""
-    for one in _chain(error):
-        response = getattr(one, "response", None)
-        metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-        told = (getattr(one, "status", None), metadata.get("HTTPStatusCode"), getattr(response, "status_code", None))
-        if status := next((each for each in told if isinstance(each, int)), None):
-            return status
-    return None
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and its causes."""
-    one: BaseException | None = error
-    while one is not None:
-        yield one
-        one = one.__cause__

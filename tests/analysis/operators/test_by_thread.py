@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from tests.analysis.analysing import of_thread
 from traceadvisor.analysis.operators import by_thread
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
-from traceadvisor.model.spans import SpanSet
 
 SEEDS = range(25)
 
@@ -11,11 +11,6 @@ SEEDS = range(25)
 def _drawn(generator: np.random.Generator, count: int) -> ThreadSpans:
     starts = generator.integers(0, 40, count)
     return ThreadSpans(generator.integers(-1, 4, count), starts, starts + generator.integers(0, 9, count))
-
-
-def _of(spans: ThreadSpans, thread: int) -> SpanSet:
-    mine = spans.thread == thread
-    return SpanSet.union_of(spans.start_ns[mine], spans.end_ns[mine])
 
 
 @pytest.fixture(params=[1 << 62, 1], ids=["instants", "order of instants"])
@@ -31,8 +26,8 @@ def test_spans_are_compared_with_those_of_their_own_thread(seed: int) -> None:
     some, others = _drawn(generator, int(generator.integers(0, 20))), _drawn(generator, int(generator.integers(0, 20)))
     inside, outside = some.inside(others), some.outside(others)
     for thread in range(-1, 4):
-        assert _of(inside, thread) == _of(some, thread) & _of(others, thread)
-        assert _of(outside, thread) == _of(some, thread) - _of(others, thread)
+        assert of_thread(inside, thread) == of_thread(some, thread) & of_thread(others, thread)
+        assert of_thread(outside, thread) == of_thread(some, thread) - of_thread(others, thread)
 
 
 @pytest.mark.usefixtures("axis")
@@ -41,7 +36,9 @@ def test_an_instant_lies_in_the_spans_of_its_own_thread(seed: int) -> None:
     generator = np.random.default_rng(seed)
     spans, threads = _drawn(generator, 12), generator.integers(-1, 5, 30)
     instants = generator.integers(0, 50, 30)
-    expected = [bool(_of(spans, thread).contains(instants[[at]])[0]) for at, thread in enumerate(threads.tolist())]
+    expected = [
+        bool(of_thread(spans, thread).contains(instants[[at]])[0]) for at, thread in enumerate(threads.tolist())
+    ]
     assert spans.hold(threads, instants).tolist() == expected
 
 

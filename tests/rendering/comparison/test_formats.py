@@ -47,9 +47,9 @@ from traceadvisor.rendering.content.comparison.sentences import (
     line_words,
     named_values,
     prediction_sentence,
-    settling_commands,
     side_names,
 )
+from traceadvisor.rendering.content.comparison.settling import settling_commands
 from traceadvisor.rendering.content.comparison.tables import category_table, findings_table, is_noted, names_table
 from traceadvisor.rendering.document.blocks import Fold, Group
 from traceadvisor.rendering.document.budget import ROOMS, Room, trimmed

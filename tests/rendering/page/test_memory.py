@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from tests.build_report import one_recording
 from tests.memory.as_trace import trace_of
 from tests.memory.programs import transformer
-from tests.rendering.reading import Page
+from tests.rendering.reading import spaced
 from traceadvisor.api import load
 from traceadvisor.model.memory_figures import OperatorMemory
 from traceadvisor.model.report import Report
@@ -25,13 +25,8 @@ def _report() -> Report:
         return load(trace_of(training.steps(2)).write(Path(folder) / "a.pt.trace.json"))
 
 
-def _page(report: Report) -> str:
-    """The text of the page, a space between any two elements."""
-    return " ".join(Page(FORMATS["html"].render(report).decode().replace("<", " <")).text.split())
-
-
 def test_the_page_of_a_trace_shows_what_fills_the_peak() -> None:
-    text = _page(_report())
+    text = spaced(_report())
     assert "Memory peaks at 1.6 GiB: 69% saved activations, 17% optimizer state" in text
     assert "Memory of the GPU 80 GiB 2% reserved at most" in text
     for title in ("Memory by class", "Whose memory it is", "Largest blocks at the peak"):
@@ -40,7 +35,7 @@ def test_the_page_of_a_trace_shows_what_fills_the_peak() -> None:
 
 
 def test_the_page_of_a_trace_shows_what_would_lower_the_peak() -> None:
-    text = _page(_report())
+    text = spaced(_report())
     assert "Use torch's fused attention, which does not store the score matrix" in text
     assert "Recompute the activations of each block in the backward pass" in text
 
@@ -66,7 +61,7 @@ def test_json_has_the_classes_over_time_and_at_the_peak() -> None:
 
 def test_a_recording_without_memory_events_has_no_memory() -> None:
     report = one_recording()
-    assert "Memory peaks at" not in _page(report)
+    assert "Memory peaks at" not in spaced(report)
     assert "device_memory" not in json.loads(FORMATS["json"].render(report))["recordings"][0]
 
 
@@ -77,7 +72,7 @@ def test_a_page_shows_the_operators_that_allocate_memory() -> None:
         OperatorMemory("outside operators", 0, 0, -3.0 * GIB),
     )
     report = replace(report, recordings=tuple(replace(one, memory_by_operator=rows) for one in report.recordings))
-    text = _page(report)
+    text = spaced(report)
     assert "GPU memory by operator" in text
     assert "aten::mm 2.5 2 GiB 1 GiB outside operators 0 0 B -3 GiB" in text
     (row, _) = json.loads(FORMATS["json"].render(report))["recordings"][0]["memory_by_operator"]

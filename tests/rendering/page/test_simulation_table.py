@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 
 from tests.build_report import one_recording
-from tests.rendering.reading import Page
+from tests.rendering.reading import Page, spaced
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
 from traceadvisor.model.saving import Doubt, Reason
@@ -21,11 +21,7 @@ def _report(figures: ReplayFigures | None) -> Report:
 
 def _page(figures: ReplayFigures | None) -> str:
     """The text of the page, a space between any two elements."""
-    return _text(_report(figures))
-
-
-def _text(report: Report) -> str:
-    return " ".join(Page(FORMATS["html"].render(report).decode().replace("<", " <")).text.split())
+    return spaced(_report(figures))
 
 
 def _json(figures: ReplayFigures | None) -> dict[str, object]:
@@ -43,8 +39,8 @@ def test_a_page_shows_the_simulation_checks() -> None:
 def test_without_a_gpu_a_page_says_what_the_check_does_not_validate() -> None:
     report = _report(TRUSTED)
     on_the_host = replace(report, recordings=tuple(replace(one, device=None) for one in report.recordings))
-    assert "so this agreement does not validate predicted waits" in _text(on_the_host)
-    assert "predicted waits" not in _text(report)
+    assert "so this agreement does not validate predicted waits" in spaced(on_the_host)
+    assert "predicted waits" not in spaced(report)
 
 
 def test_a_page_says_that_the_workers_rate_is_not_checked_independently() -> None:

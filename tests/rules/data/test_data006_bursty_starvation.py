@@ -3,21 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import TraceBuilder
-from tests.rules.captured import LOOP, Captured
+from tests.rules.captured import LOOP, Captured, waiting
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Clear, Skipped
 from traceadvisor.rules.data.data006_bursty_starvation import BurstyStarvation
 
 
-def _step() -> TraceBuilder:
-    return TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
-
-
 def _captured(folder: Path, *turns_us: float, workers: int = 2) -> Captured:
     """Build turns of two steps from the longer of their two waits. The rest of a step takes 100 us."""
     waits = [0.0, *(wait for turn in turns_us for wait in (turn, 0.0))]
-    return Captured(_step(), folder).with_loader(worker_count=workers, prefetch_factor=2).with_steps(waits)
+    return Captured(waiting(2), folder).with_loader(worker_count=workers, prefetch_factor=2).with_steps(waits)
 
 
 PAUSES = [*[0.0] * 9, 400.0] * 2
@@ -155,7 +150,7 @@ def test_batches_that_took_long_because_no_core_was_free_do_not_count(
 
 
 def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "traceadvisor capture" in skipped(BurstyStarvation(), _step(), tmp_path)
+    assert "traceadvisor capture" in skipped(BurstyStarvation(), waiting(2), tmp_path)
 
 
 @pytest.mark.parametrize(("turns", "found"), [(162, False), (161, True)])

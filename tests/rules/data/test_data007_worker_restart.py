@@ -6,7 +6,7 @@ import pytest
 from tests.analysis.data.loader_stacks import FIRST_INDICES, STARTING
 from tests.analysis.sampled.sampling import Samples
 from tests.build import TraceBuilder
-from tests.rules.captured import LOOP, Captured
+from tests.rules.captured import LOOP, Captured, waiting
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.location import Location
@@ -16,10 +16,6 @@ from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
 SHARE = "share of the training time in starts and stops of workers"
 
 
-def _step() -> TraceBuilder:
-    return TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
-
-
 def _captured(
     folder: Path, *, epochs: int = 3, begun_us: float = 300, builder: TraceBuilder | None = None, **loader: object
 ) -> Captured:
@@ -27,7 +23,7 @@ def _captured(
     waits = [100.0 if number % 10 == 0 else 0.0 for number in range(10 * epochs)]
     begun = {10 * epoch: begun_us for epoch in range(epochs)}
     loader = {"worker_count": 2, "persistent_workers": False, **loader}
-    return Captured(builder or _step(), folder).with_loader(**loader).with_steps(waits, begun=begun)
+    return Captured(builder or waiting(2), folder).with_loader(**loader).with_steps(waits, begun=begun)
 
 
 def test_workers_restarted_in_each_epoch_are_found(tmp_path: Path) -> None:
@@ -69,7 +65,7 @@ def test_without_workers_the_rule_is_skipped(tmp_path: Path) -> None:
 
 
 def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "traceadvisor capture" in skipped(WorkerRestart(), _step(), tmp_path)
+    assert "traceadvisor capture" in skipped(WorkerRestart(), waiting(2), tmp_path)
 
 
 @pytest.mark.parametrize(("begun_us", "found"), [(9.9, False), (10.2, True)])

@@ -4,18 +4,14 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.captured import Captured, workers
+from tests.rules.captured import Captured, waiting, workers
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.data.data011_unbalanced_workers import WORKER, UnbalancedWorkers
 
 
-def _waiting(wait_us: float = 50) -> TraceBuilder:
-    return TraceBuilder().step(0, 0, 100).loader(0, wait_us).op("aten::mm", wait_us, 100)
-
-
 def _captured(folder: Path, *cores: float, wait_us: float = 50) -> Captured:
-    return Captured(_waiting(wait_us), folder).sampled(busy_workers=workers(*cores))
+    return Captured(waiting(wait_us), folder).sampled(busy_workers=workers(*cores))
 
 
 def test_one_worker_with_most_of_the_work_is_found(tmp_path: Path) -> None:
@@ -57,7 +53,7 @@ def test_uneven_work_without_a_data_wait_is_clear(tmp_path: Path) -> None:
 def test_other_child_processes_do_not_count(tmp_path: Path) -> None:
     first, second, other = workers(0.5, 0.4, 5.0)
     named = (replace(first, name=WORKER), replace(second, name=WORKER), replace(other, name="wandb-service"))
-    captured = Captured(_waiting(), tmp_path).sampled(busy_workers=named)
+    captured = Captured(waiting(50), tmp_path).sampled(busy_workers=named)
     assert captured.clear(UnbalancedWorkers()).value == pytest.approx(0.5 / 0.4)
 
 
@@ -66,7 +62,7 @@ def test_with_a_single_worker_the_rule_is_skipped(tmp_path: Path) -> None:
 
 
 def test_without_cpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "The CPU was not sampled" in skipped(UnbalancedWorkers(), _waiting(), tmp_path)
+    assert "The CPU was not sampled" in skipped(UnbalancedWorkers(), waiting(50), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """Steps of ranks that communicate, as PyTorch records them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.build import AUTOGRAD, Span, TraceBuilder
+from traceadvisor.api import load
+from traceadvisor.model.report import Report
 
 NODE = "autograd::engine::evaluate_function: "
 HOOK = NODE + "torch::autograd::AccumulateGrad"
@@ -68,3 +71,10 @@ def on_cpus(
     builder.annotation("gloo:all_reduce", start, end, thread=GLOO)
     builder.events[-1]["args"] |= {"Input Dims": [[elements]], "Input type": ["float"]}
     return builder
+
+
+def report_of(folder: Path, *ranks: TraceBuilder) -> Report:
+    """The report on a job, from a trace of each rank."""
+    for number, builder in enumerate(ranks):
+        builder.write(folder / f"host_{number}.1700000000000.pt.trace.json")
+    return load(folder)

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.dist.communicating import report_of
 from tests.rules.judging import skipped
-from traceadvisor import load
 from traceadvisor.model.findings import Clear, Finding
 from traceadvisor.model.location import Frame
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
@@ -21,12 +21,6 @@ def made(number: int, arrivals: list[int], *, world_size: int = 2) -> TraceBuild
         builder.step(step, start, start + 99).launch(start, start + 1, kernel=(start + 1, start + arrival))
         builder.collective(start + 2, start + 3, kernel=(start + arrival, start + 100))
     return builder
-
-
-def report_of(folder: Path, *ranks: TraceBuilder) -> Report:
-    for number, builder in enumerate(ranks):
-        builder.write(folder / f"host_{number}.1700000000000.pt.trace.json")
-    return load(folder)
 
 
 def _row(report: Report) -> OutcomeRow:

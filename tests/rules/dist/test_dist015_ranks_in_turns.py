@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.dist.test_dist005_straggler import made, report_of
+from tests.rules.dist.communicating import report_of
+from tests.rules.dist.test_dist005_straggler import made
 from tests.rules.judging import skipped
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.findings import Clear, Finding, Skipped

@@ -5,7 +5,7 @@ import pytest
 
 from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import TraceBuilder
-from tests.rules.captured import Captured
+from tests.rules.captured import Captured, waiting
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Certainty, Found, Skipped
 from traceadvisor.model.run import LoaderLoops, StepState, TimedStep
@@ -13,10 +13,6 @@ from traceadvisor.model.samples import SampledFrame, TimedSample
 from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
 
 US = 1000
-
-
-def _step() -> TraceBuilder:
-    return TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
 
 
 def _captured(
@@ -49,7 +45,7 @@ def _captured(
             add(100 + saved + slow_us * (number == 5), StepState.PLAIN, saved, begun_us=1 if number == 0 else 0)
         if validation_us or epoch_checkpoint_us:
             add(validation_us + epoch_checkpoint_us, StepState.OTHER, epoch_checkpoint_us)
-    return Captured(builder or _step(), folder).with_run(steps=tuple(steps))
+    return Captured(builder or waiting(2), folder).with_run(steps=tuple(steps))
 
 
 def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -> None:
@@ -184,7 +180,7 @@ def _episodes(folder: Path, *, every: int = 1, batches: int = 1, frames: tuple[S
                 timed.append(TimedSample(at + 60 * US, len(samples.stacks), US, US))
                 samples.add(1, *frames, state=state)
             at += 100 * US
-    captured = Captured(_step(), folder).with_run(steps=tuple(steps))
+    captured = Captured(waiting(2), folder).with_run(steps=tuple(steps))
     return captured.with_run(stacks=replace(samples.build(), timed=tuple(timed))) if frames else captured
 
 
@@ -218,4 +214,4 @@ def test_a_short_run_is_skipped(tmp_path: Path) -> None:
 
 
 def test_without_a_capture_it_is_skipped(tmp_path: Path) -> None:
-    assert "traceadvisor capture" in skipped(OutsideSteps(), _step(), tmp_path)
+    assert "traceadvisor capture" in skipped(OutsideSteps(), waiting(2), tmp_path)

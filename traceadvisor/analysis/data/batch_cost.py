@@ -13,10 +13,13 @@ from enum import Enum
 
 import numpy as np
 
+from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64
+from traceadvisor.model.events import Kind
 from traceadvisor.model.run import RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
 
 FEWEST_BATCHES = 8
 """With fewer undisturbed batches, all batches count."""
@@ -38,7 +41,7 @@ takes 1 to 14 ms on today's processors (https://gcc.gnu.org/onlinedocs/libgomp/G
 LONG_SPIN_NS = 220_000_000
 """The same for LLVM's and Intel's OpenMP, whose ``KMP_BLOCKTIME`` is 200 ms by default."""
 
-WAKES_NO_THREAD = re.compile(
+_WAKES_NO_THREAD = re.compile(
     r"aten::(?:lift_fresh|detach_?|alias|view|reshape|permute|transpose|t|as_strided|(?:un)?squeeze|select|slice|expand"
     r"|narrow|unbind|empty\w*|item|_local_scalar_dense|resize_|set_)$|(?!aten::)"
 )
@@ -188,6 +191,27 @@ def own_threads(settings: RunSettings, operator_share: float) -> OwnThreads:
     """Return the threads of torch's operators in the training process."""
     spin_ns = LONG_SPIN_NS if _KMP in settings.thread_pools else SPIN_NS
     return OwnThreads(settings.torch_threads or 1, operator_share, spin_ns)
+
+
+def operator_share(trace: Trace, spans: SpanSet) -> float:
+    """Return the share of some time in which operators run; 1 if none was recorded."""
+    operators = trace.events.rows(Kind.OPERATOR)
+    covered = trace.events.spans(operators) & spans
+    return covered.total_ns / max(spans.total_ns, 1) if operators.size else 1.0
+
+
+def threads_share(trace: Trace, spans: SpanSet, settings: RunSettings) -> float:
+    """Return the share of some time in which operators' threads may compute, or spin after one; 1 if none is known.
+
+    Threads that spin beyond the end of a span are those of the operators between it and the next one.
+    """
+    events, operators = trace.events, trace.events.rows(Kind.OPERATOR)
+    wakes = ~name_mask(trace.names, _WAKES_NO_THREAD.match)
+    rows = operators[wakes[events.name_id[operators]] & spans.contains(events.start_ns[operators])]
+    starts_ns, spin_ns = events.start_ns[rows], own_threads(settings, 0.0).spin_ns
+    last_ns = spans.ends_ns[spans.ends_ns.searchsorted(starts_ns, side="right")]
+    spinning = SpanSet.union_of(starts_ns, np.minimum(events.end_ns[rows] + spin_ns, last_ns))
+    return (spinning & spans).total_ns / max(spans.total_ns, 1) if operators.size else 1.0
 
 
 def cost_by_clocks(  # noqa: PLR0913  # what a capture knows

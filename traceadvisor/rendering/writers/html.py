@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from functools import lru_cache
+from html import escape
 from typing import Any, assert_never
 
 from markupsafe import Markup
@@ -79,6 +80,23 @@ def page(document: Document, *, for_paper: bool = False) -> str:
             sections=[(section, parts.blocks(section.blocks, 3)) for section in document.sections],
             footer=joined((parts.words(one.words) for one in document.footer), " "),
         )
+    )
+
+
+_BASE = '<base href="about:srcdoc">'
+"""Without it, links within the page lead to the notebook. It stands before the page's policy, which would refuse it."""
+
+
+def frame(document: Document) -> str:
+    """The page in a sandboxed frame, for a notebook: it cannot read the notebook, and its style does not reach it.
+
+    The frame may run the page's own script, which the page's policy names by its hash, and no other.
+    """
+    inside = page(document).replace("<head>", f"<head>{_BASE}", 1)
+    return (
+        '<iframe sandbox="allow-scripts" title="TraceAdvisor report" '
+        'style="width: 100%; height: 44rem; border: 1px solid #c3c9d2; resize: vertical; background: #fff" '
+        f'srcdoc="{escape(inside)}"></iframe>'
     )
 
 

@@ -62,7 +62,7 @@ class DataLoaderWait(Rule):
             if facts.run.worker_count and not facts.observation.has_device:  # workers take cores from the operators
                 return Clear("data wait", share, self.min_share, Unit.SHARE, usual)
             faster = Fix("Load batches faster", what_if=NoDataWait())
-            return clear_of(facts, "data wait", share, self.min_share, Unit.SHARE, remark=usual, fix=faster)
+            return clear_of(facts, "data wait", share, self.min_share, remark=usual, fix=faster)
         fix = _fix(facts)
         return finding_of(
             facts,

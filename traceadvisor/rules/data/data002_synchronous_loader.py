@@ -4,13 +4,8 @@ from traceadvisor.analysis.operators.call_sites import loading_sites
 from traceadvisor.model.findings import Clear, Effort, Evidence, Unit
 from traceadvisor.model.report import Work
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import (
-    WITHOUT_WORKERS,
-    core_caveats,
-    cost_evidence,
-    loading_limit,
-    wait_share,
-)
+from traceadvisor.rules.data.loading_limit import WITHOUT_WORKERS, cost_evidence, loading_limit, wait_share
+from traceadvisor.rules.data.worker_proposal import core_caveats
 
 
 @frozen

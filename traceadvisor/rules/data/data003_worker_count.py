@@ -5,16 +5,8 @@ from traceadvisor.analysis.data.worker_curve import Point
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import (
-    OTHER_NUMBERS,
-    Limit,
-    Proposal,
-    core_caveats,
-    cost_evidence,
-    loader_fix,
-    loading_limit,
-    wait_share,
-)
+from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, wait_share
+from traceadvisor.rules.data.worker_proposal import OTHER_NUMBERS, Proposal, core_caveats, loader_fix
 
 ELSEWHERE = {
     Limit.CORES: "no CPU core is free for more than the current {workers} workers",

@@ -10,7 +10,8 @@ from traceadvisor.analysis.data.worker_curve import LONGEST_PREFETCH
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
-from traceadvisor.rules.data.loading_limit import loader_fix, usually_fast
+from traceadvisor.rules.data.loading_limit import usually_fast
+from traceadvisor.rules.data.worker_proposal import loader_fix
 
 AHEAD = (
     "Some batches take far longer than others: do their work once before the training, or in a worker process, which "

@@ -8,7 +8,8 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, U
 from traceadvisor.model.run import LoaderLoops
 from traceadvisor.rules.base import Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.epoch_starts import epoch_starts
-from traceadvisor.rules.data.loading_limit import RAN_AHEAD, loader_fix
+from traceadvisor.rules.data.loading_limit import RAN_AHEAD
+from traceadvisor.rules.data.worker_proposal import loader_fix
 
 SEES_NO_CHANGE = "Kept workers do not see changes to the data set between epochs."
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Fix, Skipped, Unit
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import loader_fix, wait_share
+from traceadvisor.rules.data.loading_limit import wait_share
+from traceadvisor.rules.data.worker_proposal import loader_fix
 
 
 @frozen

@@ -16,15 +16,13 @@ from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.loading_limit import (
     STACKED,
-    WAIT_LESS,
-    beside_others,
     cost_evidence,
     lacks_cores,
     no_wait,
     not_workers,
     received_only,
-    steps_with_less_work,
 )
+from traceadvisor.rules.data.worker_proposal import WAIT_LESS, beside_others, steps_with_less_work
 from traceadvisor.rules.operator_sizes import MOST_USUAL_US, has_large_operators, looped_ns, operators_in, usual_ns
 
 WAITING_SHARE = 0.5

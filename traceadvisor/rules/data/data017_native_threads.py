@@ -6,15 +6,8 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, 
 from traceadvisor.model.loader_time import MakerPart
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import (
-    CAVEATS_OF_THREADS,
-    UNKNOWN_SPIN,
-    Limit,
-    cost_evidence,
-    loading_limit,
-    no_wait,
-    one_thread,
-)
+from traceadvisor.rules.data.loading_limit import UNKNOWN_SPIN, Limit, cost_evidence, loading_limit, no_wait
+from traceadvisor.rules.data.worker_proposal import CAVEATS_OF_THREADS, one_thread
 
 POOLS = {
     "OpenBLAS": "OpenBLAS",

@@ -8,14 +8,8 @@ from traceadvisor.analysis.data.worker_curve import Point, WorkerCurve
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Method, Skipped, Unit
 from traceadvisor.model.run import StepState
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.data.loading_limit import (
-    SLOWER_TRAINING,
-    Limit,
-    cost_evidence,
-    loader_fix,
-    loading_limit,
-    usual_time,
-)
+from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit, usual_time
+from traceadvisor.rules.data.worker_proposal import SLOWER_TRAINING, loader_fix
 from traceadvisor.rules.torch_api import has_api
 
 _QUEUED = "the loader is late at times only, which a longer queue bridges in the same order"

@@ -88,7 +88,7 @@ class NoMixedPrecision(Rule):
         if share < self.min_share:
             judged = work.judged_share(work.by_kernel.is_typed)
             label = "upper limit of the saving by 16-bit matrix operations"
-            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, share, self.min_share, fix=fix, judged_share=judged)
         may_be = float32 | (work.by_kernel.is_matrix & ~work.by_kernel.is_typed & is_long)
         every = facts.trace.events.spans(work.kernels_where(may_be)) & facts.steps.typical_windows
         every_ns = rate_bound_ns(work, work.row, may_be, narrow, facts.per_step_ns(every))

@@ -97,7 +97,7 @@ class Tf32Off(Rule):
                 reason = "Neither kernel names nor settings show whether TF32 was used"
                 return Skipped(facts.unknown_without(reason, Option.CAPTURE))
             judged = work.judged_share(kernels.is_typed & ~unknown)
-            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, share, self.min_share, fix=fix, judged_share=judged)
         in_products, in_convolutions = (
             _time(facts, plain & kernels.is_kind(kind)).total_ns / max(claims.total_ns, 1) for kind in CHANGES
         )

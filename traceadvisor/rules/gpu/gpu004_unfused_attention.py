@@ -8,7 +8,7 @@ from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.model.arrays import Float64, Int64, either
 from traceadvisor.model.events import NONE
-from traceadvisor.model.findings import Effort, Fix, Unit
+from traceadvisor.model.findings import Effort, Fix
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.gpu.attention_blocks import attention_blocks, blocks_by_name
@@ -67,7 +67,7 @@ class UnfusedAttention(Rule):
         if share < self.min_share:
             label, work = "time in separate attention kernels", facts.device_work
             judged = work.judged_share(work.has_operator | work.by_kernel.is_known)
-            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, share, self.min_share, fix=fix, judged_share=judged)
         return finding_of(
             facts,
             claims=claims,

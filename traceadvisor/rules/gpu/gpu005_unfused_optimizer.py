@@ -87,7 +87,7 @@ class UnfusedOptimizer(Rule):
         fix = fused_fix("Update all parameters with a few kernels", optimizer, setting)
         fix = replace(fix, what_if=FusedOptimizer())
         if share < self.min_share:
-            return clear_of(facts, "time in the optimizer", share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, "time in the optimizer", share, self.min_share, fix=fix)
         device_ns = facts.device_work.time_ns(kernels) / facts.step_count
         return finding_of(
             facts,

@@ -62,7 +62,7 @@ class ElementwiseChains(Rule):
         )
         if share < self.min_share:
             label, judged = "time in runs of elementwise kernels", work.judged_share(work.by_kernel.is_known)
-            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, share, self.min_share, fix=fix, judged_share=judged)
         excess_ns = float((trace.events.duration_ns[runs.rows] * (1 - runs.least_share)).sum()) / facts.step_count
         return finding_of(
             facts,

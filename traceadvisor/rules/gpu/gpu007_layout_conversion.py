@@ -55,10 +55,10 @@ class LayoutConversion(Rule):
         judged = work.judged_share(work.by_kernel.is_known)
         if of_kernels < self.min_kernel_share:
             label, limit = "share of kernel time in layout conversions", self.min_kernel_share
-            return clear_of(facts, label, of_kernels, limit, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, of_kernels, limit, fix=fix, judged_share=judged)
         if share < self.min_share:
             label, limit = "time in layout conversions", self.min_share
-            return clear_of(facts, label, share, limit, Unit.SHARE, fix=fix, judged_share=judged)
+            return clear_of(facts, label, share, limit, fix=fix, judged_share=judged)
         return finding_of(
             facts,
             claims=claims,

@@ -76,7 +76,7 @@ class CudnnBenchmark(Rule):
         half = work.time_ns(work.kernels_where(is_convolution)) * MOST_SPARED / step_ns
         if half < self.min_share:
             judged, label = work.judged_share(work.by_kernel.is_known), "half of the time in convolutions"
-            return clear_of(facts, label, half, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
+            return clear_of(facts, label, half, self.min_share, fix=FIX, judged_share=judged)
         if missing := facts.missing(frozenset({Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})):
             return Skipped(missing)
         convolutions = work.calls.is_kind(Kind.CONVOLUTION) & work.is_kept
@@ -85,7 +85,7 @@ class CudnnBenchmark(Rule):
         if share < self.min_share:
             shaped = np.append(np.isfinite(work.calls.least_flops), False)[work.by_kernel.call]
             judged = work.judged_share(work.by_kernel.is_known & (~is_convolution | shaped))
-            return clear_of(facts, BEYOND, share, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
+            return clear_of(facts, BEYOND, share, self.min_share, fix=FIX, judged_share=judged)
         return self._untuned(facts, convolutions, most_ns, share)
 
     def _untuned(self, facts: Facts, convolutions: Mask, most_ns: float, share: float) -> Outcome:

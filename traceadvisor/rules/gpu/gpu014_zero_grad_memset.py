@@ -68,7 +68,7 @@ class ZeroGradMemset(Rule):
         )
         if share < self.min_share:
             label = "time in zero_grad memsets and additions to the zeros"
-            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, label, share, self.min_share, fix=fix)
         busy = facts.exposed(rows, Category.KERNEL, Category.OTHER_COPY)
         return finding_of(
             facts,

@@ -73,7 +73,7 @@ class PageableCopy(Rule):
         if share < self.min_share:
             remark = None if events.rows(Kind.COPY_H2D).size else "no copies to the GPU"
             label = "exposed copies from pageable memory, and idle time after them"
-            return clear_of(facts, label, share, self.min_share, Unit.SHARE, remark=remark, fix=fix)
+            return clear_of(facts, label, share, self.min_share, remark=remark, fix=fix)
         rate = CopyRate.of(events, pageable)
         return finding_of(
             facts,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.model.findings import Effort, Fix, Skipped, Unit
+from traceadvisor.model.findings import Effort, Fix, Skipped
 from traceadvisor.replay.fixes.waits import WithoutWaits
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Rule, RuleMeta, clear_of, finding_of, frozen
 from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart, blocking_uploads
@@ -44,7 +44,7 @@ class BlockingCopy(Rule):
         )
         if share < self.min_share:
             label = "blocking copies from pinned memory, and idle time after them"
-            return clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, label, share, self.min_share, fix=fix)
         return finding_of(
             facts,
             claims=claims,

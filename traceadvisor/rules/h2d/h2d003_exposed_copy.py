@@ -59,7 +59,7 @@ class ExposedCopy(Rule):
             else None,
         )
         if share < self.min_share:
-            return clear_of(facts, "exposed copies to the GPU", share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, "exposed copies to the GPU", share, self.min_share, fix=fix)
         events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.typical_windows
         reaches_in = events.time_in(windows, rows) > 0
         mine = (

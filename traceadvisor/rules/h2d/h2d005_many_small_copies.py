@@ -51,9 +51,7 @@ class ManySmallCopies(Rule):
             what_if=SparedWork(_all_but_the_first(facts, work)),
         )
         if share < self.min_share:
-            return clear_of(
-                facts, "GPU time in small copies and their calls", share, self.min_share, Unit.SHARE, fix=fix
-            )
+            return clear_of(facts, "GPU time in small copies and their calls", share, self.min_share, fix=fix)
         return finding_of(
             facts,
             claims=claims,

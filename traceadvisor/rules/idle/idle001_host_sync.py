@@ -11,7 +11,7 @@ from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.findings import Clear, Effort, Fix, Location, Unit
+from traceadvisor.model.findings import Clear, Effort, Fix, Location
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.waits import DeferredReads
@@ -88,7 +88,7 @@ class HostSync(Rule):
         share, edit = facts.share(_drained(sites)), _deferred(sites)
         if share < self.min_share:
             label = "GPU idle time after waits, without waits for CPU-to-GPU copies"
-            outcome = clear_of(facts, label, share, self.min_share, Unit.SHARE, fix=_fix(facts, edit))
+            outcome = clear_of(facts, label, share, self.min_share, fix=_fix(facts, edit))
             if not self._saves_enough(facts, outcome, edit):
                 return outcome
             sites = _sites(facts, idle | (facts.gaps.spans(facts.gaps.after_block) & facts.claim(Category.IDLE_HOST)))

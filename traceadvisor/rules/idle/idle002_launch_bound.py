@@ -89,7 +89,7 @@ class LaunchBound(Rule):
         share = facts.share(idle)
         fix = self._fix(facts, idle)
         if share < self.min_share:
-            return clear_of(facts, "GPU idle time during kernel launches", share, self.min_share, Unit.SHARE, fix=fix)
+            return clear_of(facts, "GPU idle time during kernel launches", share, self.min_share, fix=fix)
         long_share = _part_of(idle, long_call_time(facts.observation))
         return finding_of(
             facts,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated
 
 import numpy as np
@@ -200,15 +200,9 @@ class StepOutliers(Rule):
         share = found.excess_ns / max(training_ns, sum(lengths.values()) / len(lengths), 1.0)
         if share < self.min_share:
             return Clear("time in slow steps beyond the median", share, self.min_share, Unit.SHARE)
-        odd_share = len(found.indices) / found.step_count
-        if len(found.indices) > 1 and odd_share > self.max_steps_share and not found.period:
-            return Clear(
-                "steps far above the median",
-                odd_share,
-                self.max_steps_share,
-                Unit.SHARE,
-                "steps vary throughout; no outliers",
-            )
+        if len(found.indices) > 1 and found.share > self.max_steps_share and not found.period:
+            remark = "steps vary throughout; no outliers"
+            return Clear("steps far above the median", found.share, self.max_steps_share, Unit.SHARE, remark)
         with_edges = recorded_lengths(facts.step_rows, edges=True)
         shown = recorded if lengths is recorded else with_edges
         odd = [row for row in facts.step_rows if shown.get(row.step.index, 0.0) > self.ratio * found.median_ns]
@@ -233,15 +227,7 @@ class StepOutliers(Rule):
             claims=content.claims,
             fix=Fix(SAVE_LESS_OFTEN, not_replayed=_NOT_SIMULATED) if saves else _of_cause(facts, seen),
             effort=Effort.REFACTOR,
-            evidence=(
-                Evidence("time in slow steps beyond the median, averaged", found.excess_ns, Unit.NS_PER_STEP),
-                Evidence("share of slow steps", odd_share, Unit.SHARE),
-                Evidence("median step without time in data loader", found.median_ns, Unit.NS),
-                Evidence("longest step without time in data loader", found.longest_ns, Unit.NS),
-                facts.known("interval between slow steps", f"{found.every} steps" if found.every else None, Unit.TEXT),
-                facts.known("extra time in each of them", found.each_excess_ns if found.every else None, Unit.NS),
-                *content.evidence,
-            ),
+            evidence=(*_figures(found), *content.evidence),
             most_share=share,
             whole_ns=max(training_ns, sum(lengths.values()) / len(lengths)),
             locations=exact or lines or line_of_slow_steps(facts, share) or content.locations,
@@ -281,6 +267,16 @@ class StepOutliers(Rule):
         periodic = periodic_outliers(lengths, slow.indices, self.ratio)
         few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
         return periodic if periodic and (few or periodic.mostly_in(saving)) else None
+
+
+def _figures(found: Outliers) -> Iterator[Evidence]:
+    yield Evidence("time in slow steps beyond the median, averaged", found.excess_ns, Unit.NS_PER_STEP)
+    yield Evidence("share of slow steps", found.share, Unit.SHARE)
+    yield Evidence("median step without time in data loader", found.median_ns, Unit.NS)
+    yield Evidence("longest step without time in data loader", found.longest_ns, Unit.NS)
+    if found.every:
+        yield Evidence("interval between slow steps", f"{found.every} steps", Unit.TEXT)
+        yield Evidence("extra time in each of them", found.each_excess_ns, Unit.NS)
 
 
 def _follows_last_step(whole: RunTime, cause: RunCause, line: Location | None) -> bool:

@@ -81,6 +81,11 @@ class Outliers:
         return len(indices & set(self.indices)) >= _LEAST_SLOW_SHARE * len(self.indices)
 
     @property
+    def share(self) -> float:
+        """Slow steps as a share of the compared ones."""
+        return len(self.indices) / self.step_count
+
+    @property
     def each_excess_ns(self) -> float:
         """Mean time of a slow step beyond the median; 0 without slow steps."""
         return self.excess_ns * self.step_count / max(len(self.indices), 1)

@@ -34,11 +34,11 @@ from traceadvisor.rendering.content.comparison.sentences import (
     hidden_sentence,
     predicted_peak,
     prediction_sentence,
-    settling_commands,
     side_names,
     verdict_sentence,
     workers_differ,
 )
+from traceadvisor.rendering.content.comparison.settling import settling_commands
 from traceadvisor.rendering.content.comparison.tables import (
     category_table,
     cause_tables,
