@@ -102,6 +102,15 @@ def _busy(step_ms: float, own_cores: float) -> Recording:
     return replace(one, telemetry=TelemetryWindow((), node, processes), captured=captured)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_busy_machine_with_several_threads_can_be_tried_with_one(threads: int) -> None:
+    settings = RunSettings(torch_threads=threads, cpu_count=2)
+    sides = [_busy(100.0, 0.5), _busy(60.0, 0.5)]
+    base, head = (replace(one, captured=replace(one.captured, settings=settings)) for one in sides if one.captured)
+    (run,) = compared(base, head).runs
+    assert any("OMP_NUM_THREADS=1" in one for one in run.cautions) is (threads > 1)
+
+
 def test_the_cpu_time_of_the_process_itself_bears_witness_on_a_busy_machine() -> None:
     """116 -> 5.57 ms: the process took half a core before and after, so it computes a twentieth per step."""
     change = change_of(compared(_busy(116.0, 0.5), _busy(5.57, 0.5)))

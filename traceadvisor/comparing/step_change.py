@@ -239,7 +239,8 @@ def load_caution(run: PairedRun) -> str | None:
     if not any(load and load.share >= BUSY_SHARE for load in loads):
         return None
     base, head = (f"{load.cores:.1f} of {load.of_cores} cores" if load else "unknown" for load in loads)
-    return f"Other programs used the CPU: {base} in BASE, {head} in HEAD. Repeat on an idle machine."
+    with_one_thread = ", or capture both sides with OMP_NUM_THREADS=1" if most_threads(run) > 1 else ""
+    return f"Other programs used the CPU: {base} in BASE, {head} in HEAD. Repeat on an idle machine{with_one_thread}."
 
 
 def order_caution(run: PairedRun) -> str | None:
