@@ -491,6 +491,31 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
     assert [(each.line, each.function) for each in found.locations] == [(60, "update")]
 
 
+@pytest.mark.parametrize(("function", "found"), [("step", False), ("log", True)])
+def test_no_step_can_do_without_what_a_wrapper_of_an_optimizer_does_before_it(
+    function: str, tmp_path: Path, *, found: bool
+) -> None:
+    builder = _with_average(has_optimizer=False)
+    for at in range(0, 4000, 1000):
+        builder.python(f"private.py(50): {function}", at + 500, at + 801).optimizer(at + 795, at + 799)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("made", "found"), [((50, 0), False), ((0,), True)])
+def test_a_librarys_function_that_the_backward_pass_goes_through_cannot_run_less_often(
+    made: tuple[int, ...], tmp_path: Path, *, found: bool
+) -> None:
+    """Steps of 1 ms without a GPU: a solver of 500 us, of which one operator takes 10."""
+    builder = TraceBuilder()
+    for number, at in enumerate(builder.steps(4, 1000)):
+        builder.python("train.py(10): train", at, at + 1000).python("scipy/ode.py(7): solve", at + 300, at + 800)
+        builder.op("aten::mm", at, at + 290, sequence=number).op("aten::mul", at + 300, at + 310, sequence=50 + number)
+        for one in made:
+            node = at + 900 - 2 * one
+            builder.op("MmBackward0", node, node + 100, sequence=one + number, forward_thread=1)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
 @pytest.mark.parametrize(("call_us", "is_large"), [(5, False), (4, True)])
 def test_large_operators_beside_the_model_are_not_called_python_code(
     call_us: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
