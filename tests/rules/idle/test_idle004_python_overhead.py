@@ -547,10 +547,11 @@ def _with_search(*, has_operators: bool = False) -> TraceBuilder:
     return builder
 
 
-def _search_samples(count: int) -> Samples:
+def _search_samples(count: int, *, has_operator: bool = False) -> Samples:
     train = (user("<module>", 80), user("train", 20), library("_call_impl", 1, "torch/nn/modules/module.py"))
     found = Samples().add(200 - count, *train)
-    return found.add(count * 3 // 4, *train, user("search", 62)).add(count // 4, *train, user("search", 63))
+    found = found.add(count * 3 // 4, *train, user("search", 62)).add(count // 4, *train, user("search", 63))
+    return found.add(count, *train, user("search", 64), SampledFrame("mul", None, None)) if has_operator else found
 
 
 def test_python_inside_a_module_without_operators_is_found_at_its_lines_with_the_sampled_share(tmp_path: Path) -> None:
@@ -574,6 +575,11 @@ def test_python_inside_a_module_needs_its_samples_and_a_stretch_without_operator
         PythonOverhead(), Captured(builder, tmp_path).with_run(stacks=_search_samples(samples).build()).facts()
     )
     assert not (isinstance(outcome, Found) and outcome.finding.rule.title == TITLE)
+
+
+def test_a_line_whose_time_passes_in_an_operator_is_no_place_of_python_code(tmp_path: Path) -> None:
+    captured = Captured(_with_search(), tmp_path).with_run(stacks=_search_samples(80, has_operator=True).build())
+    assert [at.line for at in captured.finding(PythonOverhead()).locations] == [62, 63]
 
 
 def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> None:
