@@ -34,11 +34,13 @@ def _loop(  # one difference for each test
     module: str = "nn.Module: Encoder_0",
     then: tuple[str, ...] = ("aten::batch_norm",),
     are_apart: bool = False,
+    library_us: int | None = None,
 ) -> TraceBuilder:
     """Steps with a function that loops: a part of a tensor, a module with a product of 120 us, other operators.
 
     ``module``: its name, with the call in place of {}; without one, the function calls the operators itself.
-    ``are_apart``: whether a backward pass follows each iteration, not the loop.
+    ``are_apart``: whether a backward pass follows each iteration, not the loop. ``library_us``: how much longer than
+    the function a call of a library is that begins with it; none by default.
     """
     builder, at = TraceBuilder(), 0
     for number in range(4):
@@ -56,6 +58,8 @@ def _loop(  # one difference for each test
                 at = _backward(builder, [call], rows, at)
         if not are_apart:
             builder.python("train.py(19): forward", begin, at)
+            if library_us is not None:
+                builder.python("scipy/integrate/ode.py(3): integrate", begin, at + library_us)
             at = _backward(builder, range(first, first + calls)[::-1], rows, at)
         builder.op("aten::mm", at, at + 500).step(number, begin, at + 520)
         at += 520
@@ -88,6 +92,7 @@ def test_a_loop_is_found_with_its_part_of_the_backward_pass(tmp_path: Path) -> N
         (_loop(module=""), OF_TENSORS),
         (_loop(then=GATES), OF_CELLS),
         (_loop(takes="aten::unbind"), OF_MODULE),
+        (_loop(library_us=1), OF_MODULE),  # a library calls the function, as Lightning does
     ],
 )
 def test_the_remedy_is_that_of_what_the_loop_calls(builder: TraceBuilder, way: str, tmp_path: Path) -> None:
@@ -104,6 +109,7 @@ def test_the_remedy_is_that_of_what_the_loop_calls(builder: TraceBuilder, way: s
         _loop(then=("aten::argmax",)),  # the next input depends on what was drawn
         _loop(then=("aten::gru_cell",)),
         _loop(are_apart=True),  # micro-batches
+        _loop(library_us=0),  # the loop is in a library's function
     ],
 )
 def test_loops_that_one_call_does_not_make_shorter_are_none(builder: TraceBuilder, tmp_path: Path) -> None:

@@ -491,6 +491,31 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
     assert [(each.line, each.function) for each in found.locations] == [(60, "update")]
 
 
+@pytest.mark.parametrize(("function", "found"), [("step", False), ("log", True)])
+def test_no_step_can_do_without_what_a_wrapper_of_an_optimizer_does_before_it(
+    function: str, tmp_path: Path, *, found: bool
+) -> None:
+    builder = _with_average(has_optimizer=False)
+    for at in range(0, 4000, 1000):
+        builder.python(f"private.py(50): {function}", at + 500, at + 801).optimizer(at + 795, at + 799)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("made", "found"), [((50, 0), False), ((0,), True)])
+def test_a_librarys_function_that_the_backward_pass_goes_through_cannot_run_less_often(
+    made: tuple[int, ...], tmp_path: Path, *, found: bool
+) -> None:
+    """Steps of 1 ms without a GPU: a solver of 500 us, of which one operator takes 10."""
+    builder = TraceBuilder()
+    for number, at in enumerate(builder.steps(4, 1000)):
+        builder.python("train.py(10): train", at, at + 1000).python("scipy/ode.py(7): solve", at + 300, at + 800)
+        builder.op("aten::mm", at, at + 290, sequence=number).op("aten::mul", at + 300, at + 310, sequence=50 + number)
+        for one in made:
+            node = at + 900 - 2 * one
+            builder.op("MmBackward0", node, node + 100, sequence=one + number, forward_thread=1)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
 @pytest.mark.parametrize(("call_us", "is_large"), [(5, False), (4, True)])
 def test_large_operators_beside_the_model_are_not_called_python_code(
     call_us: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
@@ -522,10 +547,11 @@ def _with_search(*, has_operators: bool = False) -> TraceBuilder:
     return builder
 
 
-def _search_samples(count: int) -> Samples:
+def _search_samples(count: int, *, has_operator: bool = False) -> Samples:
     train = (user("<module>", 80), user("train", 20), library("_call_impl", 1, "torch/nn/modules/module.py"))
     found = Samples().add(200 - count, *train)
-    return found.add(count * 3 // 4, *train, user("search", 62)).add(count // 4, *train, user("search", 63))
+    found = found.add(count * 3 // 4, *train, user("search", 62)).add(count // 4, *train, user("search", 63))
+    return found.add(count, *train, user("search", 64), SampledFrame("mul", None, None)) if has_operator else found
 
 
 def test_python_inside_a_module_without_operators_is_found_at_its_lines_with_the_sampled_share(tmp_path: Path) -> None:
@@ -549,6 +575,11 @@ def test_python_inside_a_module_needs_its_samples_and_a_stretch_without_operator
         PythonOverhead(), Captured(builder, tmp_path).with_run(stacks=_search_samples(samples).build()).facts()
     )
     assert not (isinstance(outcome, Found) and outcome.finding.rule.title == TITLE)
+
+
+def test_a_line_whose_time_passes_in_an_operator_is_no_place_of_python_code(tmp_path: Path) -> None:
+    captured = Captured(_with_search(), tmp_path).with_run(stacks=_search_samples(80, has_operator=True).build())
+    assert [at.line for at in captured.finding(PythonOverhead()).locations] == [62, 63]
 
 
 def test_a_wait_inside_a_module_is_found_with_its_own_remedy(tmp_path: Path) -> None:

@@ -17,20 +17,23 @@ def _decoder(
     sequences: int = 16,
     positions: int = 1,
     state: int = 9,
+    units: int = 50,
+    weights: int = 24,
     python: str = "run.py(4): f",
 ) -> TraceBuilder:
     """Three steps of 1200 us: a GRU of so many calls, in 100 us for each.
 
     ``between``: operators behind each call. ``state``: size of what they compute with; that of the GRU is 8.
+    ``units``: that of what their products make. ``weights``: rows of those of the GRU.
     """
     builder = TraceBuilder()
-    shapes = [[sequences, positions, 8], [1, sequences, 8], [24, 8]]
+    shapes = [[sequences, positions, 8], [1, sequences, 8], [weights, 8]]
     for begin in builder.steps(3, 1200):
         for call in range(calls):
             at = begin + POSITION_US * call
             builder.op("aten::gru", at, at + 40, dims=shapes)
             for place, name in enumerate(between, 1):
-                builder.op(name, at + 30 + 12 * place, at + 40 + 12 * place, dims=[[sequences, state], [50, 8]])
+                builder.op(name, at + 30 + 12 * place, at + 40 + 12 * place, dims=[[sequences, state], [units, 8]])
             builder.python(python, at + 92, at + 94)
     return builder
 
@@ -72,17 +75,36 @@ def test_values_that_python_reads_may_decide_on_the_next_input(read: str, tmp_pa
 
 @pytest.mark.parametrize(
     ("changed", "found"),
-    [({}, True), ({"calls": 7}, False), ({"positions": 2}, False), ({"sequences": 33}, False)],
+    [({}, True), ({"calls": 7}, False), ({"positions": 2}, False), ({"sequences": 33}, True)],
 )
-def test_few_calls_whole_sequences_and_many_rows_are_clear(
-    changed: dict[str, int], tmp_path: Path, *, found: bool
-) -> None:
+def test_few_calls_and_whole_sequences_are_clear(changed: dict[str, int], tmp_path: Path, *, found: bool) -> None:
     assert is_found(SinglePositions(), _decoder(*KNOWN, **changed), tmp_path) is found  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("size", "found"), [(9, True), (8, False)])
-def test_a_product_of_the_state_makes_each_call_need_the_one_before(size: int, tmp_path: Path, *, found: bool) -> None:
-    builder = _decoder("aten::linear", "aten::embedding", state=size)
+@pytest.mark.parametrize(
+    ("sequences", "weights", "found"), [(32, 20_000, True), (33, 20_000, False), (33, 15_000, True)]
+)
+def test_many_rows_are_clear_unless_the_weights_are_small(
+    sequences: int, weights: int, tmp_path: Path, *, found: bool
+) -> None:
+    builder = _decoder(*KNOWN, sequences=sequences, weights=weights)
+    assert is_found(SinglePositions(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(
+    ("between", "units", "found"),
+    [
+        (("aten::linear",), 50, True),
+        (("aten::linear",), 8, False),
+        (("aten::linear", "aten::cross_entropy_loss"), 8, True),
+        (("aten::linear", "aten::linear", "aten::cross_entropy_loss"), 8, False),
+    ],
+)
+def test_what_makes_another_state_makes_each_call_need_the_one_before(
+    between: tuple[str, ...], units: int, tmp_path: Path, *, found: bool
+) -> None:
+    """An output layer does not, if its outputs are others, or have a loss."""
+    builder = _decoder(*between, "aten::embedding", state=8, units=units)
     assert is_found(SinglePositions(), builder, tmp_path) is found
 
 

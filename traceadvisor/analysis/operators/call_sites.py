@@ -55,14 +55,16 @@ def _named(location: Location) -> str:
     return f"{location.function} ({location.file}:{location.line})"
 
 
+def named_as(trace: Trace, callee: str) -> list[int]:
+    """Return the numbers of the recorded names of a function that a site calls."""
+    names = np.unique(trace.python_calls.name_id).tolist()
+    return [name for name in names if _NOT_SHOWN.sub("", trace.names[name]) == callee]
+
+
 def holds_steps(trace: Trace, thread: int, callee: str, steps: Sequence[Step]) -> bool:
     """Return whether a function that a site calls runs the training: one call of it holds a whole step."""
     calls = trace.python_calls
-    mine = calls.thread == thread
-    named = [
-        name for name in np.unique(calls.name_id[mine]).tolist() if _NOT_SHOWN.sub("", trace.names[name]) == callee
-    ]
-    rows = np.flatnonzero(mine & np.isin(calls.name_id, named))
+    rows = np.flatnonzero((calls.thread == thread) & np.isin(calls.name_id, named_as(trace, callee)))
     starts_ns, ends_ns = calls.start_ns[rows], calls.end_ns[rows]
     return any(bool(((starts_ns <= step.start_ns) & (ends_ns >= step.end_ns)).any()) for step in steps)
 

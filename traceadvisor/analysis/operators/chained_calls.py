@@ -80,7 +80,7 @@ class _Loop:
         if draws.size:
             return not takes.size or bool(draws[-1] > takes[-1])
         first, last = int(products[0]), int(made_by[-1])
-        made, has_gradient = _made(self.names[last], self.shapes[last]), self.has_input_gradient.get(first)
+        made, has_gradient = product_shape(self.names[last], self.shapes[last]), self.has_input_gradient.get(first)
         after, begin = self.starts_ns.searchsorted((before[1], call[0])).tolist()
         if has_gradient and begin > after and not self._within(self.products, before[1], call[0]).size:
             begin -= 1
@@ -147,7 +147,7 @@ def _loop(observation: Observation, tree: OperatorTree, windows: SpanSet, nodes:
     place[positions] = np.arange(positions.size)
     outermost, has_gradient = tree.outermost(), dict[int, bool]()
     for at in np.flatnonzero(is_product & (nodes != NONE) & (forward != NONE)).tolist():
-        if made := _made(trace.names[name_id[forward[at]]], shapes[forward[at]]):
+        if made := product_shape(trace.names[name_id[forward[at]]], shapes[forward[at]]):
             product = int(place[outermost[forward[at]]])
             has_gradient[product] = has_gradient.get(product, False) or shapes[at][:1] == (made,)
     return _Loop(
@@ -159,8 +159,10 @@ def _loop(observation: Observation, tree: OperatorTree, windows: SpanSet, nodes:
     )
 
 
-def _made(name: str, shapes: tuple[Shape, ...]) -> Shape | None:
-    """Return the shape of what a matrix product makes; None if unknown."""
+def product_shape(name: str, shapes: tuple[Shape, ...]) -> Shape | None:
+    """Return the shape of what a matrix product makes; None if unknown, or for another operator."""
+    if not _PRODUCT.match(name):
+        return None
     match [shape for shape in shapes if len(shape) > 1]:
         case [(*rows, _), other]:
             return *rows, other[0 if name == _LINEAR else -1]

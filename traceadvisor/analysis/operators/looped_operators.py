@@ -11,10 +11,11 @@ from traceadvisor.analysis.arithmetic.flops import MATMUL_FORMULAS
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.call_sites import user_frame
 from traceadvisor.analysis.operators.forward import backward_rows
-from traceadvisor.analysis.operators.innermost import ThreadCalls
+from traceadvisor.analysis.operators.innermost import ThreadCalls, positions_by
 from traceadvisor.analysis.operators.inputs import Inputs, read_inputs
 from traceadvisor.analysis.operators.names import name_mask, usual_durations
-from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
+from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX, frame_of
+from traceadvisor.analysis.operators.source_files import is_library, is_of_capture
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
@@ -40,6 +41,8 @@ MOST_UNKNOWN_NS = 35_000.0
 _OF_LAYERS = re.compile(r"torch/nn/modules/")
 """Functions of layers that torch has."""
 
+_NO_LIBRARY = re.compile(r"torch/|<")
+
 _FORMULAS = MATMUL_FORMULAS | CONVOLUTION_FORMULAS
 _MULTIPLIES = re.compile(r"aten::(?:mm|bmm|addmm|mv|baddbmm|convolution|convolution_backward)$")
 """Operators with such work of which none runs another."""
@@ -58,6 +61,15 @@ class LoopedOperators:
 
     module_calls: Int64
     """Number of the innermost call of a module around it; NONE without one."""
+
+    def repeated_in(self, spans: SpanSet, starts_ns: Int64) -> Int64:
+        """Return how often each operator is called in its pass and in its one of some calls; 0 outside of these.
+
+        ``spans``: the calls, ``starts_ns``: when each operator starts, shape ``(n,)``.
+        """
+        inside, found = np.flatnonzero(spans.contains(starts_ns)), np.zeros_like(starts_ns)
+        found[inside] = self.repeats(spans.starts_ns.searchsorted(starts_ns[inside], side="right"), inside)
+        return found
 
     def repeats(self, calls: Int64, chosen: Int64) -> Int64:
         """Return how often each of some operators is called in its pass and in its one of some calls.
@@ -86,6 +98,30 @@ def outermost_forward(observation: Observation, tree: OperatorTree, within: Span
     keys = np.stack((events.name_id[rows], trace.details.dims_id.at(rows, np.int32(NONE)), module))
     alike = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
     return LoopedOperators(rows, np.sort(events.start_ns[passes]).searchsorted(starts_ns), alike, inner)
+
+
+def looping_library(observation: Observation, found: LoopedOperators, least: float) -> tuple[str, SpanSet] | None:
+    """Return the file and the calls of the innermost library function that repeats some operators; None without one.
+
+    Code of torch and of this package does not count, nor do calls that hold a whole step or the loop over steps.
+
+    ``least``: how many operators it has to repeat.
+    """
+    trace, calls = observation.trace, observation.trace.python_calls
+    starts_ns = trace.events.start_ns[found.rows]
+    mine = np.flatnonzero(calls.thread == observation.thread)
+    inner: tuple[str, SpanSet] | None = None
+    for name, places in positions_by(calls.name_id[mine]).items():
+        file = frame_of(trace.names[name]).file
+        if file is None or _NO_LIBRARY.match(file) or is_of_capture(file) or not is_library(file, trace.own_code):
+            continue
+        rows = mine[places]
+        spans = SpanSet.union_of(calls.start_ns[rows], calls.end_ns[rows])
+        if spans.contains(starts_ns).sum() < least or (inner and inner[1].total_ns <= spans.total_ns):
+            continue
+        if (found.repeated_in(spans, starts_ns) >= FEWEST_CALLS).sum() >= least:
+            inner = file, spans
+    return inner
 
 
 def called_by_layers(observation: Observation, rows: Int64) -> Mask:

@@ -26,6 +26,8 @@ STEP_PREFIX = "Optimizer.step#"
 _CLOSURE_FRAME = re.compile(r"\.py\(\d+\): closure$")
 """The usual name of the function, in scripts that follow PyTorch's documentation and in Lightning."""
 
+_STEP_FRAME = re.compile(r"\.py\(\d+\): step$")
+
 
 @frozen(eq=False)
 class OptimizerSteps:
@@ -75,6 +77,22 @@ def optimizer_steps(trace: Trace) -> OptimizerSteps:
     own = (steps - within) | events.spans(inner)
     has_closure = 2 * int(holding.sum()) > callers.size
     return OptimizerSteps(rows, outermost, within - events.spans(inner), own, has_closure=has_closure)
+
+
+@once
+def wrapping_steps(trace: Trace) -> SpanSet:
+    """Return the time of functions named ``step`` up to the end of the optimizer's step that they run.
+
+    A library may change the gradients there, as for differential privacy. Those that hold a backward pass are
+    training steps.
+    """
+    calls, events, rows = trace.python_calls, trace.events, optimizer_steps(trace).outermost
+    named = np.flatnonzero(name_mask(trace.names, _STEP_FRAME.search)[calls.name_id])
+    begins_ns, ends_ns = calls.start_ns[named], calls.end_ns[named]
+    nodes_ns = np.sort(events.start_ns[rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)])
+    first, last = (events.start_ns[rows].searchsorted(at) for at in (begins_ns, ends_ns))
+    is_around = (last > first) & (nodes_ns.searchsorted(begins_ns) == nodes_ns.searchsorted(ends_ns))
+    return SpanSet.union_of(begins_ns[is_around], events.end_ns[rows[last[is_around] - 1]])
 
 
 def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launches:

@@ -133,10 +133,17 @@ def _is_at(frame: SampledFrame, place: Location) -> bool:
     return is_here and _is_function(frame, place)
 
 
-def lines_in_function(samples: StackSamples | None, function: Location, least_share: float) -> tuple[Location, ...]:
-    """Return the user's lines with much of the samples of training in a function, the costliest first."""
+def lines_in_function(
+    samples: StackSamples | None, function: Location, least_share: float, operators: Collection[str] = ()
+) -> tuple[Location, ...]:
+    """Return the user's lines with much of the samples of training in a function, the costliest first.
+
+    ``operators``: names of functions in C whose time does not count, such as ``mm``.
+    """
     counts = defaultdict[Location, int](int)
     for stack, frames in _stacks(samples):
+        if frames and frames[-1].file is None and frames[-1].function in operators:
+            continue
         if any(_is_function(frame, function) for frame in frames) and (line := _innermost_line(frames)):
             counts[place_of(line)] += in_training(stack).count
     return _costliest(counts, least_share)

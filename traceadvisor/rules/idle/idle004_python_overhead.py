@@ -16,7 +16,7 @@ from traceadvisor.analysis.idle.causes import (
 from traceadvisor.analysis.idle.places import Place
 from traceadvisor.analysis.operators.call_sites import CallSite
 from traceadvisor.analysis.operators.chained_calls import chained_calls
-from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.optimizer import optimizer_steps, wrapping_steps
 from traceadvisor.analysis.operators.own_operators import own_operators
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.operators.user_functions import user_functions
@@ -90,7 +90,9 @@ class PythonOverhead(Rule):
         before, as in a solver or a decoder, nor where torch's own layers call most of them, nor if code beside the
         training takes half as much. Operators that a loop over parts of tensors calls eight times or more, from
         the same module and with the same shapes, count where calling them takes much of the loop's time, with their
-        part of the backward pass; not if one of them draws or reads a value. These do not count: parts of one native
+        part of the backward pass; not if one of them draws or reads a value, nor if the loop is a library's, such as a
+        solver's. These do not count: functions of libraries that the backward pass goes back through, what a function
+        that wraps an optimizer's step does before it, parts of one native
         operator, such as ``torch.nn.GRU``, code around larger operators in steps without a backward pass, waits inside
         ``backward()``, functions that a few large operators take most of, unless the rest is large operators as well,
         calls without gradients of a function that also makes the loss, as for its target, the optimizer's step, without
@@ -152,7 +154,7 @@ class PythonOverhead(Rule):
         """A finding on code inside of the model, or on small operators; else the time beside the training's own."""
         beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
         chained = chained_calls(facts.observation, facts.tree, facts.steps.typical_windows, facts.step_count)
-        needed = (chained - lost) | _as_in_passes(facts)
+        needed = (chained - lost) | _as_in_passes(facts) | wrapping_steps(facts.trace)
         beside = (beside & facts.claim(Category.OTHER_HOST, Category.FORWARD)) - needed
         lost, in_pieces = lost - needed, beside - _on_whole_tensors(facts)
         if not has_large_operators(facts, in_pieces):
@@ -164,7 +166,7 @@ class PythonOverhead(Rule):
 
     def _judged(self, facts: Facts) -> Outcome:
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
-        stretches -= optimizer_steps(facts.trace).own  # no optimizer can run less often
+        stretches -= optimizer_steps(facts.trace).own | wrapping_steps(facts.trace)  # no optimizer can run less often
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
         places: list[Place] = []
         if not facts.observation.has_device:

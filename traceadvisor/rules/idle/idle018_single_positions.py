@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.chained_calls import product_shape
 from traceadvisor.analysis.operators.forward import forward_operators, with_backward
 from traceadvisor.analysis.operators.inputs import Shape, tensor_shapes
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
@@ -42,6 +43,8 @@ _PASSES_ON = re.compile(
     r"aten::(?:\w*view|reshape|\w*squeeze|expand|permute|transpose|t|to|contiguous|detach|clone|dropout|relu)$"
 )
 _TABLE = "aten::embedding"
+_TO_LOSS = re.compile(r"aten::(?:\w*softmax|\w*_loss\w*)$")
+"""Operators between an output and its loss."""
 
 DOUBT = "how long each operator takes on all positions is unknown"
 
@@ -62,7 +65,7 @@ class SinglePositions(Rule):
 
     What it finds: Without a GPU, calls of ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with one position, in a loop, as in a
         decoder that gets the right words (teacher forcing). Each input comes from an embedding table, while between
-        two calls nothing draws from an output, reads or stores values, or multiplies the state.
+        two calls nothing draws from an output, reads or stores values, or makes another state.
     Why it costs time: Each call, and each layer behind it, reads all weights for few rows, and the backward pass adds
         to the gradients of all weights once for each position.
     How to fix it: Shift the targets by one position, run the layer once over the whole sequence, and run the layers
@@ -82,8 +85,12 @@ class SinglePositions(Rule):
     """Share of the step that the fix may save. Less is not worth the change."""
 
     most_rows: int = 32
-    """Sequences at once, above which matrix products use the weights often enough for each time that they are read. A
-    decoder of 16 sequences took half as long in one call."""
+    """Sequences at once, above which matrix products use the weights often enough for each time that they are read,
+    unless they are small. A decoder of 16 sequences took half as long in one call."""
+
+    most_products: float = 4e6
+    """Multiplications per call of a layer, above which these rows take most of its time. With 3 million, for 50
+    sequences of 100 units, one call took half as long; with 6 million as long."""
 
     def check(self, facts: Facts) -> Outcome:
         if facts.observation.has_device:
@@ -96,7 +103,7 @@ class SinglePositions(Rule):
             return Clear("calls for one position with known inputs", 0, FEWEST, Unit.PER_STEP)
         claims = found.spans & facts.claim(Category.FORWARD, Category.BACKWARD, Category.OTHER_HOST)
         share = facts.share(claims)
-        if found.positions > self.most_rows:
+        if found.positions > self.most_rows and found.products > self.most_products:
             return Clear("sequences in a call", found.positions, self.most_rows, Unit.COUNT)
         if share < self.min_share:
             return Clear("time of calls for one position", share, self.min_share, Unit.SHARE)
@@ -131,6 +138,9 @@ class _Iterations:
     positions: int
     """Sequences that one call computes a position of, at most."""
 
+    products: int
+    """Multiplications of one call in its first layer, at most."""
+
 
 def _single_positions(
     observation: Observation, tree: OperatorTree, windows: SpanSet, begins_ns: Int64
@@ -138,7 +148,8 @@ def _single_positions(
     """Return the loops whose recurrent layer gets inputs that need no output; None without recorded shapes and calls.
 
     An input is known if it comes from a table by indices while, between two calls, nothing draws, reads or stores what
-    the layer made, and no matrix product takes its state. Inputs that are numbers may be parts of an output.
+    the layer made, and no operator makes a tensor like its state of it, but for the output of a loss. Inputs that are
+    numbers may be parts of an output.
 
     ``begins_ns``: when the steps begin, ascending.
     """
@@ -166,7 +177,15 @@ def _single_positions(
     if len(ends) < (FEWEST - 1) * step_count:
         return None
     whole = with_backward(trace, tree, SpanSet.union_all(spans), forward_operators(trace, tree), windows)
-    return _Iterations(whole, tree.rows[at[ends]], max(prod(shapes[end][0][:2]) for end in ends))
+    sequences, products = zip(*(_size(shapes[end]) for end in set(ends)), strict=True)
+    return _Iterations(whole, tree.rows[at[ends]], max(sequences), max(products))
+
+
+def _size(shapes: Sequence[Shape]) -> tuple[int, int]:
+    """The sequences of a call for one position, and the multiplications by the weights of its first layer."""
+    rows = prod(shapes[0][:2])
+    weights = [shape for shape in shapes[1:] if len(shape) == 2][:2]
+    return rows, rows * sum(map(prod, weights))
 
 
 def _is_single(shapes: Sequence[Shape]) -> bool:
@@ -178,13 +197,26 @@ def _is_known(between: Sequence[tuple[str, tuple[Shape, ...]]], call: tuple[Shap
     """Whether the operators between two calls of a layer make its next input of nothing that the call before made."""
     if any(_DRAWS.match(name) or name.startswith(BACKWARD_PREFIX) for name, _ in between):
         return False
-    states = {call[1], call[1][1:]}
-    if any(states.intersection(shapes) and not _PASSES_ON.match(name) for name, shapes in between):
+    if _makes_state(between, {call[1], call[1][1:]}):
         return False
     for name, _ in reversed(between):
         if name == _TABLE or not _PASSES_ON.match(name):
             return name == _TABLE
     return False
+
+
+def _makes_state(between: Sequence[tuple[str, tuple[Shape, ...]]], states: set[Shape]) -> bool:
+    """Whether operators make a tensor like the state of it: more than one output layer whose output has a loss."""
+    made = 0
+    is_output = False
+    for name, shapes in between:
+        if not states.intersection(shapes) or name == _TABLE or _PASSES_ON.match(name):
+            continue
+        if _TO_LOSS.match(name):
+            is_output |= made == 1 and "_loss" in name
+        elif (product := product_shape(name, shapes)) is None or product in states:
+            made += 1 if product else 2
+    return made > is_output
 
 
 def _reads_ns(observation: Observation) -> Int64:

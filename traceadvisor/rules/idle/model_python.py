@@ -11,6 +11,7 @@ from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Outcome, finding_of
 from traceadvisor.rules.idle.python_fixes import waits_for
+from traceadvisor.rules.operator_sizes import operators_in
 
 TITLE = "Python or NumPy code inside the model slows down the step"
 UNKNOWN = "how long operators of torch take for this work is unknown"
@@ -49,7 +50,11 @@ def python_in_model(facts: Facts, plain: SpanSet, beside: SpanSet, min_share: fl
     if sampled.share < min_share:
         return None
     most_share = max(sampled.high, facts.share(claims))  # a loop that keeps the interpreter is sampled too rarely
-    lines = lines_in_function(facts.run.stack_samples, own.location, LEAST_LINE_SHARE)
+    rows = operators_in(facts, own.spans)
+    operators = {facts.trace.names[one].removeprefix("aten::") for one in facts.trace.events.name_id[rows].tolist()}
+    every = lines_in_function(facts.run.stack_samples, own.location, 0.0, operators)
+    least = LEAST_LINE_SHARE * sum(one.samples or 0 for one in every)
+    lines = tuple(one for one in every if (one.samples or 0) >= least) or every[:1]
     return finding_of(
         facts,
         claims=claims,

@@ -13,6 +13,7 @@ from traceadvisor.analysis.operators.looped_operators import (
     FEWEST_CALLS,
     LoopedOperators,
     calling_share,
+    looping_library,
     outermost_forward,
 )
 from traceadvisor.analysis.operators.user_functions import UserFunction, user_functions
@@ -124,7 +125,8 @@ def loop_of(facts: Facts, chained: SpanSet) -> Loop | None:
     found = outermost_forward(facts.observation, facts.tree, passes)
     own, repeats = _repeated(facts, found)
     is_looped = repeats >= FEWEST_CALLS
-    if not is_looped.any():
+    library = looping_library(facts.observation, found, MOST_OF_OPERATORS * max(int(is_looped.sum()), 1))
+    if not is_looped.any() or (library and not (own and own.spans.total_ns < library[1].total_ns)):
         return None
     calls, iterations = _iterations(facts, found, repeats)
     if not _goes_over_parts(facts, found, is_looped, own, iterations):
@@ -166,10 +168,8 @@ def _repeated(facts: Facts, found: LoopedOperators) -> tuple[UserFunction | None
     is_repeated = repeats >= FEWEST_CALLS
     least = MOST_OF_OPERATORS * max(int(is_repeated.sum()), 1)
     for one in sorted(functions_of(facts), key=lambda one: one.spans.total_ns):
-        is_inside = one.spans.contains(starts_ns)
-        if (is_inside & is_repeated).sum() >= least:  # calls of a function only divide them further
-            inside, here = np.flatnonzero(is_inside), np.zeros_like(repeats)
-            here[inside] = found.repeats(one.spans.starts_ns.searchsorted(starts_ns[inside], side="right"), inside)
+        if (one.spans.contains(starts_ns) & is_repeated).sum() >= least:  # calls of a function only divide them further
+            here = found.repeated_in(one.spans, starts_ns)
             if (here >= FEWEST_CALLS).sum() >= least:
                 return one, here
     return None, repeats

@@ -12,7 +12,7 @@ import numpy as np
 
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites
+from traceadvisor.analysis.operators.call_sites import CallSite, LeftOut, call_sites, holds_steps, named_as
 from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
 from traceadvisor.analysis.operators.looped_operators import called_by_layers, calling_share
 from traceadvisor.analysis.operators.metric_modules import metric_calls
@@ -342,8 +342,10 @@ def beside_work(facts: Facts, sites: list[CallSite]) -> list[CallSite]:
     """The sites that are not code around operators that no backward pass tells apart from the training.
 
     Without a backward pass, any operators may make the update, as where random directions are tried: code that takes
-    less than the operators that it runs is theirs. Inference updates nothing.
+    less than the operators that it runs is theirs. Inference updates nothing. No step can do without a library's
+    function that the backward pass goes back through, such as a solver.
     """
+    sites = [one for one in sites if one.callee is None or not _has_gradient(facts, one.callee)]
     if facts.observation.has_device or facts.workload is Workload.INFERENCE or backward_rows(facts.trace).size:
         return sites
     operators = facts.trace.events.spans(outermost_operators(facts))
@@ -357,6 +359,18 @@ def beside_work(facts: Facts, sites: list[CallSite]) -> list[CallSite]:
         for one in sites
         if one.spans.total_ns > worked_ns[one.locations[0].file, one.locations[0].function, one.callee]
     ]
+
+
+def _has_gradient(facts: Facts, callee: str) -> bool:
+    """Whether the backward pass goes back through operators in most calls of a function that holds no whole step."""
+    calls, tree = facts.trace.python_calls, facts.tree
+    if holds_steps(facts.trace, facts.observation.thread, callee, facts.steps.typical):
+        return False
+    rows = np.flatnonzero(np.isin(calls.name_id, named_as(facts.trace, callee)))
+    _, forward = forward_operators(facts.trace, tree)
+    made_ns = np.sort(tree.start_ns[forward[forward != NONE]])
+    first, last = (made_ns.searchsorted(at) for at in (calls.start_ns[rows], calls.end_ns[rows]))
+    return 2 * int((last > first).sum()) > rows.size
 
 
 FEWEST_INSIDE = 32
