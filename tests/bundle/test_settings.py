@@ -1,6 +1,8 @@
 import json
 from dataclasses import fields, replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from traceadvisor.bundle.settings import (
@@ -121,6 +123,17 @@ def test_settings_are_read_as_they_were_written() -> None:
     for field in fields(RunSettings):
         if field.name not in {"loader", "ranks_on_host"}:  # the ranks on a host follow from the manifest
             assert getattr(read, field.name) == getattr(SETTINGS, field.name), field.name
+
+
+def test_numbers_of_other_libraries_are_written_as_numbers() -> None:
+    rows: Any = np.int64(9992)
+    batch_size: Any = np.int64(32)
+    table = replace(SETTINGS.constructed[0], rows=rows)
+    loader = replace(LOADER, batch_size=batch_size)
+    read = decode_settings(encode_settings(replace(SETTINGS, constructed=(table,), loader=loader)))
+    assert read.constructed[0].rows == 9992
+    assert read.loader
+    assert read.loader.batch_size == 32
 
 
 def test_unknown_settings_are_read_as_unknown() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
-from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, RankEnding, Schedule
+from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, Note, RankEnding, Schedule
 from traceadvisor.bundle.steps import StepLog, read_steps
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.recording import rank_files
@@ -32,7 +32,7 @@ class Rank:
         self.files = RankFiles(
             writer,
             parts=self.parts,
-            notes=lambda: (),
+            notes=lambda: tuple(Note("not-written", str(error)) for error in self.errors),
             lost=self.errors.append,
             is_recording=lambda: self.is_recording,
         )
@@ -105,6 +105,7 @@ def test_an_error_at_the_end_is_reported(rank: Rank) -> None:
     found = read_manifest(rank.folder)
     assert found is not None
     assert found.endings == (END,)
+    assert [note.message for note in found.notes] == ["no"]
 
 
 def test_nothing_is_written_while_a_recording_runs_but_for_a_long_one(

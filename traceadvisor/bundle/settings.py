@@ -99,7 +99,7 @@ class RecordedSettings(RunSettings):
 
 def encode_settings(settings: RecordedSettings) -> bytes:
     """Encode settings as the file holds them, with their texts cleaned."""
-    content = msgspec.to_builtins(settings)
+    content = msgspec.to_builtins(settings, enc_hook=_plain)
     del content["ranks_on_host"]  # follows from the manifest
     content["own_code"] = None if settings.own_code is None else sorted(settings.own_code)
     optimizer = {key: content.pop(name) for key, name in _OPTIMIZER.items()}
@@ -114,6 +114,11 @@ def encode_settings(settings: RecordedSettings) -> bytes:
         if one["source"] and clean(one["source"]) != one["source"]:
             one["source"] = None
     return msgspec.json.format(msgspec.json.encode(cleaned_document(content)), indent=2)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of another library as Python's own: scripts pass them on, as numpy's to ``nn.Embedding``."""
+    return value.item() if hasattr(value, "item") else None
 
 
 def decode_settings(content: bytes) -> RunSettings:

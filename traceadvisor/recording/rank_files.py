@@ -165,7 +165,7 @@ class RankFiles:
                 continue  # the last attempt reports it
 
     def _write(self, ending: RankEnding | None, *, least: bool = False) -> None:
-        """Write what is new; ``least``: only what the manifest needs. Raises the first error at the end."""
+        """Write what is new; ``least``: only what the manifest needs. Raises the first error unless the run ended."""
         failed: Exception | None = None
         written: list[BundleFile] = []
         for part in self._parts():
@@ -174,10 +174,12 @@ class RankFiles:
                     written.append(part.file)
             except Exception as error:  # noqa: BLE001  # one file must not keep the others from being written
                 failed = failed or error
+        if failed and ending:
+            self._lost(failed)  # before the notes of the last manifest
         if ending or not self._writer.published or not self._named.issuperset(file.path for file in written):
             self._writer.enter(written, self._notes(), ending)
             self._named.update(file.path for file in written)
-        if failed:
+        if failed and not ending:
             raise failed
 
     def _is_written(self, part: Part, *, final: bool, least: bool) -> bool:
