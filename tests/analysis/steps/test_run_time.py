@@ -199,6 +199,11 @@ def test_a_run_of_an_older_capture_is_known_from_its_first_step_to_its_last() ->
     assert found.total_ns == 50 * MS
 
 
+def test_the_time_after_a_run_was_stopped_is_that_of_the_recording() -> None:
+    run = replace(Log(start_up_ms=50).add(10, count=5).run(after_ms=900), was_stopped=True)
+    assert _parts(run) == {"start_up": 50, "training_steps": 50, "recording": 900}
+
+
 def test_a_killed_run_has_no_end() -> None:
     found = _found(replace(Log(start_up_ms=50).add(10, count=5).run(after_ms=9), ended=None))
     assert (found.total_ns, found.is_whole) == (50 * MS, False)

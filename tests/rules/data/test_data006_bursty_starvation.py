@@ -155,16 +155,21 @@ def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("turns", "found"), [(162, False), (161, True)])
 def test_long_waits_count_from_three_percent_of_the_training_time(turns: int, tmp_path: Path, *, found: bool) -> None:
-    # One wait of 1,000 us in turns of two steps of 100 us: 500 / (100 + 500 / turns) / turns.
-    captured = _captured(tmp_path, *[0.0] * (turns - 1), 1000.0)
+    # A wait of 1,000 us in so many turns of two steps of 100 us: 500 / (100 + 500 / turns) / turns.
+    captured = _captured(tmp_path, *[*[0.0] * (turns - 1), 1000.0] * 2)
     assert captured.is_found(BurstyStarvation()) is found
 
 
 @pytest.mark.parametrize(("wait_us", "found"), [(99, False), (100, True)])
 def test_a_wait_is_long_from_half_of_the_rest_of_the_step(wait_us: float, tmp_path: Path, *, found: bool) -> None:
     # The mean over the two steps of a turn is half of the wait.
-    captured = _captured(tmp_path, *[0.0] * 9, wait_us)
+    captured = _captured(tmp_path, *[*[0.0] * 9, wait_us] * 2)
     assert captured.is_found(BurstyStarvation()) is found
+
+
+def test_a_single_long_wait_is_no_property_of_the_loader(tmp_path: Path) -> None:
+    outcome = _captured(tmp_path, *[0.0] * 9, 5000.0).clear(BurstyStarvation())
+    assert outcome.remark == "they occurred once in the run"
 
 
 @pytest.mark.parametrize(("quiet", "found"), [(6, False), (7, True)])

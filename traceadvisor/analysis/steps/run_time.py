@@ -47,7 +47,7 @@ def run_time(run: Run, slow: SlowSteps | None = None, sampled: SampledSteps | No
     parts = dict.fromkeys(RunPart, 0)
     for piece in pieces:
         parts[piece.part] += piece.total_ns
-    left_out = set() if is_whole else {RunPart.AFTER}
+    left_out = set() if is_whole and not run.was_stopped else {RunPart.AFTER}
     left_out |= set() if any(step.checkpoint_ns is not None for step in rows.steps) else {RunPart.CHECKPOINTS}
     left_out |= set() if any(step.loader_start_ns is not None for step in rows.steps) else {RunPart.EPOCH_STARTS}
     left_out |= {part for part in (RunPart.PAUSED, RunPart.SLOW) if not parts[part]}
@@ -130,7 +130,7 @@ def _beyond(rows: StepRows, usual: _Usual, slow: SlowSteps, beside_ns: Int64 | i
 
 
 def _ends(rows: StepRows, run: Run) -> Iterator[Pieces]:
-    """The time before the first step and after the last."""
+    """The time before the first step and after the last, which is the recording's if the run was stopped after it."""
     if run.started is None or run.ended is None:
         return
     first_ns, last_ns = int(rows.start_ns[0]), int(rows.end_ns[-1])
@@ -139,7 +139,7 @@ def _ends(rows: StepRows, run: Run) -> Iterator[Pieces]:
     for part, begin_ns, until_ns, ns in (
         (RunPart.START_UP, start_ns, first_ns, first_ns - start_ns),
         (RunPart.CHECKPOINTS, last_ns, end_ns, saved_ns),
-        (RunPart.AFTER, last_ns, end_ns, end_ns - last_ns - saved_ns),
+        (RunPart.RECORDING if run.was_stopped else RunPart.AFTER, last_ns, end_ns, end_ns - last_ns - saved_ns),
     ):
         yield Pieces(part, None, *(np.array([at], dtype=np.int64) for at in (begin_ns, until_ns, ns)))
 

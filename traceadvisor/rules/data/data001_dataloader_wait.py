@@ -81,6 +81,9 @@ class DataLoaderWait(Rule):
 
 FEW_WORKERS = "Use the smallest number that hides the wait: workers and the training thread share the CPU cores."
 
+MORE_WORKERS = "Load batches faster: use more loader workers, and keep them alive between epochs"
+IF_CORES_ARE_FREE = "Load batches faster: use more loader workers if CPU cores are free, else do less work per sample"
+
 UNKNOWN_INDEX = "how long one index takes is unknown"
 
 TAKES_ROWS = (
@@ -126,9 +129,9 @@ def _fix(facts: Facts) -> Fix:
             return Fix(summary, what_if=without_wait, effort=Effort.REFACTOR)
         case Limit.CORES:
             return Fix("Load batches with less CPU work per sample", what_if=without_wait, effort=Effort.REFACTOR)
-        case _:
+        case limit:
             return Fix(
-                "Load batches faster: use more loader workers, and keep them alive between epochs",
+                IF_CORES_ARE_FREE if limit is Limit.UNKNOWN else MORE_WORKERS,
                 what_if=without_wait,
                 edits=Role.LOADER,
                 effort=Effort.SETTING,

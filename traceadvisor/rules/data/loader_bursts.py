@@ -27,6 +27,9 @@ class BurstLimits:
 
 BURST_LIMITS = BurstLimits()
 
+FEWEST_LONG = 2
+"""Turns with long waits: one alone is an event, and no property of the loader."""
+
 MOST_TAKING_NS = 1_400_000
 """Longest usual time to take a batch that is ready; the same as in the low estimate of simulated savings."""
 
@@ -67,6 +70,9 @@ class Bursts:
     turns_share: float
     """Share of turns with long waits."""
 
+    count: int
+    """Turns with long waits."""
+
     longest_ns: float
     """Longest wait in a turn."""
 
@@ -96,7 +102,7 @@ def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
     waited_ns = float(turns.wait_ns[long].sum()) / turns.wait_ns.size
     share = waited_ns / max(turns.training_ns, turns.step_ns + float(turns.wait_ns.mean()), 1.0)
     longest_ns = float(turns.wait_ns.max()) * max(workers, 1)
-    return Bursts(turns, share, waited_ns, float(long.mean()), longest_ns, are_rare)
+    return Bursts(turns, share, waited_ns, float(long.mean()), int(long.sum()), longest_ns, are_rare)
 
 
 def _fewest(turns: LoaderTurns, share: float) -> Mask:
@@ -112,6 +118,8 @@ def _fewest(turns: LoaderTurns, share: float) -> Mask:
 def why_not(found: Bursts, limits: BurstLimits, *, is_fast: bool | None) -> str | None:
     """Return why long waits are no bursts, as a clause; None if they are."""
     turns = found.turns
+    if 0 < found.count < FEWEST_LONG:
+        return "they occurred once in the run"
     if not (is_fast or found.are_rare or _seems_fast(turns, limits)):
         return "the queue is usually empty, and prefetching more batches does not fill it"
     if found.turns_share > limits.max_turns_share:
