@@ -23,6 +23,7 @@ from traceadvisor.savings.interval import USUAL_RATIO
 
 CALLER = "torch/autograd/graph.py(966): _engine_run_backward"
 ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f00>"
+FILL = "time to fill gradients of tables"
 BAG, EMBEDDING = "aten::_embedding_bag_dense_backward", "aten::embedding_dense_backward"
 
 
@@ -180,19 +181,48 @@ def test_on_a_gpu_the_kernels_count(tmp_path: Path) -> None:
     assert found.saving.high_ns == pytest.approx(0.95 * 40_000_000)
 
 
-@pytest.mark.parametrize(("calls", "gradients", "part"), [(3, 3, 0.75), (3, 1, 0.5), (1, 3, 0.25)])
-def test_tables_of_one_size_count_by_their_gradients_and_calls(
-    calls: int, gradients: int, part: float, tmp_path: Path
+NODE, ACCUMULATE = "autograd::engine::evaluate_function: EmbeddingBackward0", "torch::autograd::AccumulateGrad"
+
+
+@pytest.mark.parametrize(
+    ("calls", "tables", "linears", "part"), [(3, 3, 0, 0.75), (3, 1, 0, 0.5), (3, 1, 2, 0.25), (1, 1, 2, 0.25)]
+)
+def test_tables_of_one_size_count_by_the_gradients_behind_their_passes(
+    calls: int, tables: int, linears: int, part: float, tmp_path: Path
 ) -> None:
-    # Other layers have 8000 elements, as many as one table.
-    builder = _step(used=9).op("torch::autograd::AccumulateGrad", 50_001, 50_002, dims=[[8000]])
-    for number in range(calls - 1):
-        builder.op(
-            EMBEDDING, 91_000 + 1000 * number, 91_500 + 1000 * number, dims=[[9, 8], [9]], values=["", "", "1000"]
-        )
-    for number in range(gradients):
-        builder.op("torch::autograd::AccumulateGrad", 50_010 + number, 50_011 + number, dims=[[1000, 8]])
-    assert evidence(finding(DenseEmbeddingGradients(), builder, tmp_path), "the tables' part of its parameters") == part
+    """Other layers have 8000 elements, as many as one table, and linear ones may have weights of its size."""
+    builder = TraceBuilder().step(0, 0, 100_000).op(ACCUMULATE, 10, 11, dims=[[8000]])
+    for number in range(linears):
+        builder.op("autograd::engine::evaluate_function: TBackward0", 20 + 10 * number, 22 + 10 * number)
+        builder.op(ACCUMULATE, 23 + 10 * number, 24 + 10 * number, dims=[[1000, 8]])
+    for number in range(calls):
+        start = 1_000 + 10_000 * number
+        builder.op(NODE, start, start + 9_000)
+        builder.op(EMBEDDING, start, start + 8_000, dims=[[9, 8], [9]], values=["", "", "1000"])
+        if number + tables >= calls:
+            builder.op(ACCUMULATE, start + 9_001, start + 9_002, dims=[[1000, 8]])
+    builder.optimizer(50_000, 90_000).op("aten::mul_", 50_000, 90_000)
+    found = finding(DenseEmbeddingGradients(), builder, tmp_path)
+    assert evidence(found, "the tables' part of its parameters") == part
+    assert evidence(found, "embedding tables") == tables
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_sum_of_the_gradients_of_several_calls_counts_unless_the_weight_is_shared(
+    tmp_path: Path, *, is_shared: bool
+) -> None:
+    """Two calls take 20 and 30 ms, of which the sum and freeing the second one's gradient take 10."""
+    builder = TraceBuilder().step(0, 0, 100_000)
+    for start, is_added in ((0, is_shared), (30_000 if is_shared else 20_000, True)):
+        builder.op(NODE, start, start + 20_000 + 10_000 * is_added)
+        builder.op(EMBEDDING, start, start + 20_000, dims=[[9, 8], [9]], values=["", "", "1000"])
+        if is_added:
+            builder.op("aten::add_", start + 20_000, start + 25_000, dims=[[1000, 8], [1000, 8], []])
+    builder.optimizer(60_000, 90_000).op("aten::mul_", 60_000, 90_000)
+    if is_shared:  # a linear layer's gradient came first
+        assert clear(DenseEmbeddingGradients(), builder, tmp_path).value == 0
+    else:
+        assert evidence(finding(DenseEmbeddingGradients(), builder, tmp_path), FILL) == 50_000_000
 
 
 @pytest.mark.parametrize(

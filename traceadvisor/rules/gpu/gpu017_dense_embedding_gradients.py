@@ -10,9 +10,9 @@ import numpy as np
 from traceadvisor.analysis.operators.gradient_readers import backward_runs, has_gradient_readers
 from traceadvisor.analysis.operators.inputs import Inputs, read_inputs
 from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.names import rows_named
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_steps, optimizer_work
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, Method, Skipped, Unit
 from traceadvisor.model.location import Constructed, Role
@@ -33,8 +33,10 @@ _Call = tuple[str, str, int, int]
 """The module of a table, its other arguments in its constructor, its rows and its width."""
 
 _Key = TypeVar("_Key")
-_Gradient = tuple[tuple[int, ...], int]
-"""The shape of one, and the number of its backward pass."""
+_Gradient = tuple[tuple[int, ...], int, bool]
+"""The shape of one, the number of its backward pass, and whether it is that of a table."""
+
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
 
 MOST_SHOWN = 8
 """Sizes of tables in the change."""
@@ -143,7 +145,9 @@ class DenseEmbeddingGradients(Rule):
         rows = rows_named(facts.trace, Kind.OPERATOR, _ROWS_AT.__contains__)
         rows = rows[facts.steps.typical_windows.contains(facts.trace.events.start_ns[rows])]
         rows = rows[np.array([_may_be_sparse(*one) for one in _inputs(facts, rows)], dtype=np.bool_)]
-        gradients = _gradients(facts)
+        nodes = _nodes(facts, rows)
+        rows, nodes = (each[~_are_shared(facts, rows, nodes)] for each in (rows, nodes))
+        gradients = _gradients(facts, nodes)
         tables = _tables(facts, rows, gradients)
         if rows.size and not tables:
             return Skipped(facts.unknown_without("The sizes of embedding tables are unknown", Option.SHAPES))
@@ -151,7 +155,7 @@ class DenseEmbeddingGradients(Rule):
         used = sum(min(one.used, one.rows * one.count) * one.width for one in tables) / max(whole, 1)
         if used > self.most_used_share:
             return Clear("rows that a batch uses", used, self.most_used_share, Unit.SHARE)
-        backward, optimizer = _claims(facts, rows)
+        backward, optimizer = _claims(facts, nodes)
         part = _part_of_parameters(facts, tables, gradients)
         claims = backward | _beginnings(optimizer, part)
         update_ns = part * facts.per_step_ns(optimizer)
@@ -250,8 +254,8 @@ def _change(facts: Facts, tables: Sequence[_Table], made: Sequence[Constructed])
 def _tables(facts: Facts, rows: Int64, gradients: Sequence[_Gradient]) -> tuple[_Table, ...]:
     """Return the tables of some backward passes, the largest first, with the indices that a step looks up in them.
 
-    ``gradients``: accumulated ones. Tables of one size are as many as its gradients in a backward pass, unless other
-    layers have such weights: at most one per call.
+    ``gradients``: accumulated ones. Tables of one size are as many as their gradients in a backward pass, however often
+    it calls each. Other layers may have weights of this size.
     """
     found, calls = dict[_Call, int](), list[tuple[_Call, int]]()
     passes = _passes(facts, facts.trace.events.start_ns[rows])
@@ -261,7 +265,8 @@ def _tables(facts: Facts, rows: Int64, gradients: Sequence[_Gradient]) -> tuple[
             key = ("EmbeddingBag" if name == _BAG else "Embedding", _arguments(name, inputs), count, width[0])
             found[key] = found.get(key, 0) + prod(indices)
             calls.append((key, number))
-    steps, of_calls, of_gradients = max(facts.step_count, 1), _in_passes(calls), _in_passes(gradients)
+    steps, of_calls = max(facts.step_count, 1), _in_passes(calls)
+    of_gradients = _in_passes((shape, number) for shape, number, is_of_table in gradients if is_of_table)
     tables = []
     for key, used in found.items():
         (called, in_pass), (updates, updated) = of_calls[key], of_gradients.get(key[2:], (0, 0))
@@ -293,16 +298,48 @@ def _arguments(name: str, inputs: Inputs) -> str:
     return of_padding + ('mode="sum", ' if name == _BAG and inputs.value(_MODE_AT) == _SUM else "")
 
 
-def _gradients(facts: Facts) -> tuple[_Gradient, ...]:
-    """Return the shapes of gradients that typical steps accumulate, each with the number of its backward pass."""
-    trace = facts.trace
-    rows = rows_named(trace, Kind.OPERATOR, lambda name: name == "torch::autograd::AccumulateGrad")
-    rows = rows[facts.steps.typical_windows.contains(trace.events.start_ns[rows])]
-    return tuple(
-        (shape, number)
-        for shape, number in zip(_shapes(facts, rows), _passes(facts, trace.events.start_ns[rows]), strict=True)
-        if shape
+def _nodes(facts: Facts, rows: Int64) -> Int64:
+    """Return the node of the backward pass around each of some operators, or the operator.
+
+    The node also adds the gradient to that of another call, and frees it.
+    """
+    tree, named = facts.tree, rows_with_prefix(facts.trace, Kind.OPERATOR, BACKWARD_PREFIX)
+    around = tree.nearest(np.isin(tree.rows, named))
+    order = tree.rows.argsort()
+    around = around[order[tree.rows[order].searchsorted(rows)]]
+    return np.where(around == NONE, rows, tree.rows[around])
+
+
+def _are_shared(facts: Facts, rows: Int64, nodes: Int64) -> Mask:
+    """Return which calls have a weight that is another layer's, too: each pass adds all of their gradients to others.
+
+    The first gradient of a table that has its weight alone is added to none.
+    """
+    tree = facts.tree
+    added = np.isin(tree.rows, rows_named(facts.trace, Kind.OPERATOR, ("aten::add_", "aten::add").__contains__))
+    holders = tree.parent[added]
+    is_added = np.isin(nodes, tree.rows[holders[holders != NONE]]).tolist()
+    sizes = [(inputs.value(_ROWS_AT[name]), inputs.shape(0)[-1:]) for name, inputs in _inputs(facts, rows)]
+    alone = {size for size, one in zip(sizes, is_added, strict=True) if not one}
+    return np.array([size not in alone for size in sizes], dtype=np.bool_)
+
+
+def _gradients(facts: Facts, nodes: Int64) -> tuple[_Gradient, ...]:
+    """Return the gradients that typical steps accumulate: the engine does so next to the last node that has a part.
+
+    ``nodes``: those of tables.
+    """
+    trace, starts_ns = facts.trace, facts.trace.events.start_ns
+    rows = rows_named(trace, Kind.OPERATOR, lambda name: name == _ACCUMULATE)
+    rows = rows[facts.steps.typical_windows.contains(starts_ns[rows])]
+    others = rows_named(
+        trace, Kind.OPERATOR, lambda name: name.startswith(BACKWARD_PREFIX) and not name.endswith(_ACCUMULATE)
     )
+    others = np.union1d(others, nodes)
+    before = starts_ns[others].searchsorted(starts_ns[rows], side="right") - 1
+    of_tables = np.isin(others, nodes)[before].tolist() if others.size else [False] * rows.size
+    found = zip(_shapes(facts, rows), _passes(facts, starts_ns[rows]), of_tables, strict=True)
+    return tuple(one for one in found if one[0])
 
 
 def _shapes(facts: Facts, rows: Int64) -> list[tuple[int, ...]]:
@@ -341,13 +378,13 @@ def _part_of_parameters(facts: Facts, tables: Sequence[_Table], gradients: Seque
     """Return the part of all parameters that some tables have, by the gradients if theirs are known."""
     updated = sum(one.rows * one.width * one.updates for one in tables)
     if updated > 0:
-        return min(updated / sum(prod(shape) for shape, _ in gradients), 1.0)
+        return min(updated / sum(prod(shape) for shape, _, _ in gradients), 1.0)
     whole = facts.settings.parameter_count or 0
     return min(sum(one.elements for one in tables) / whole, 1.0) if whole else 0.0
 
 
 def _claims(facts: Facts, rows: Int64) -> tuple[SpanSet, SpanSet]:
-    """Return the time of some backward passes, and of the optimizer."""
+    """Return the time of some nodes of backward passes, and of the optimizer."""
     events, windows = facts.trace.events, facts.steps.typical_windows
     if not facts.observation.has_device:
         return facts.exposed(rows, Category.BACKWARD), facts.claim(Category.OPTIMIZER)
