@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +58,7 @@ class SettingsSeen:
         self._watched = ProfiledSteps(is_recording)
         self.constructors = remembered()
         self._constructed: dict[Role, Constructed] = {}
+        self._optimizers: dict[int, Constructed | None] = {}
         self._tables: tuple[Constructed, ...] = ()
         self._with_optimizer: RecordedSettings | None = None
         self._elements: dict[int, int] = {}
@@ -119,6 +120,8 @@ class SettingsSeen:
             self.constructed(*self.constructors.of_optimizer(optimizer))
             self._tables = _guarded(lambda: tuple(self.constructors.of_tables())) or ()
         if self.optimizer_steps <= COUNTED_STEPS:
+            if id(optimizer) not in self._optimizers:
+                self._optimizers[id(optimizer)] = self.constructors.of_optimizer(optimizer)[0]
             self._elements |= {id(one): one.numel() for group in optimizer.param_groups for one in group["params"]}
         self.gradients.stepped(optimizer)
         self.results.stepped(optimizer)
@@ -144,6 +147,11 @@ class SettingsSeen:
         self._asked_for_devices = True
         self._device_name = _guarded(lambda: str(torch.cuda.get_device_properties(_training_index(optimizer)).name))
         self._devices = _guarded(_training_devices) or ()
+
+    def _objects(self) -> Iterable[Constructed]:
+        """The objects that train, each place and class once."""
+        found = (*self._constructed.values(), *self._optimizers.values(), self.gradients.place, *self._tables)
+        return dict.fromkeys(one for one in found if one)
 
     def settings(self) -> RecordedSettings:
         """All settings known now."""
@@ -189,7 +197,7 @@ class SettingsSeen:
             unused_gradients=_guarded(self.gradients.result),
             repeated_results=_guarded(self.results.result),
             ignored_targets=_guarded(self.results.ignored_targets),
-            constructed=(*self._constructed.values(), *filter(None, (self.gradients.place,)), *self._tables),
+            constructed=(*self._objects(),),
             thread_pools=_guarded(thread_pools) or (),
             pauses=(*self.gc.pauses, *self.compilations.pauses),
             subnormal_share=self.subnormal.share,

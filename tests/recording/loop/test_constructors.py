@@ -120,6 +120,20 @@ def test_the_lines_of_all_objects_are_recorded_with_their_calls(tmp_path: Path) 
     assert call_of(found[Role.SCALER]) == 'torch.amp.GradScaler("cpu")'
 
 
+def test_each_optimizer_that_steps_has_its_line(tmp_path: Path) -> None:
+    with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle", stacks=False)):
+        loader, model, first = _trained(DataLoader(DATA, batch_size=4))
+        second, line = torch.optim.Adam(model.parameters()), line_here()
+        torch.optim.SGD(model.parameters())  # never steps
+        for inputs, targets in loader:
+            nn.functional.mse_loss(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            first.step()
+            second.step()
+    found = [one for one in settings(tmp_path / "bundle").constructed if one.role is Role.OPTIMIZER]
+    assert len(found) == 2
+    assert (found[1].name, found[1].place.line) == ("Adam", line)
+
+
 def test_a_subclass_is_constructed_where_it_calls_torchs_constructor(tmp_path: Path) -> None:
     class Own(DataLoader[Any]):
         def __init__(self, data: Dataset[Any]) -> None:

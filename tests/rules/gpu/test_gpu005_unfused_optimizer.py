@@ -2,11 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.sampled.sampling import MAIN, Samples, library, user
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.model.findings import Clear, Found, Method, Skipped
+from traceadvisor.model.location import Constructed, Location, PlaceKind, Role
 from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
+from traceadvisor.rules.gpu.optimizer_on_cpu import THREADS_WAIT
 
 STACK = ("torch/optim/optimizer.py(280): wrapper", "train.py(31): train", "train.py(80): main")
 
@@ -204,7 +207,42 @@ def test_without_a_gpu_the_limit_is_all_time_in_the_optimizer_with_long_operator
 
 def test_without_a_gpu_a_fused_update_keeps_more_of_sgd_than_of_adam(tmp_path: Path) -> None:
     limits = [finding(UnfusedOptimizer(), _on_host(name=name), tmp_path).saving.high_ns for name in ("SGD", "Adam")]
-    assert limits[0] / limits[1] == pytest.approx(0.8 / 0.87)
+    assert limits[0] / limits[1] == pytest.approx(0.85 / 0.87)
+
+
+def test_the_limit_is_at_most_the_optimizers_share_of_undisturbed_steps(tmp_path: Path) -> None:
+    # It has 600 of 700 us of recorded steps; without the profiler, they take 350 us.
+    captured = Captured(_on_host(), tmp_path).with_steps([0] * 20, step_us=350)
+    assert captured.finding(UnfusedOptimizer()).saving.high_ns <= 0.87 * 300_000
+
+
+@pytest.mark.parametrize(
+    ("threads", "others_cores", "found"), [(2, 1.5, False), (1, 1.5, True), (None, 1.5, True), (2, 0.0, True)]
+)
+def test_no_fused_update_is_proposed_for_several_threads_on_busy_cores(
+    threads: int | None, others_cores: float, tmp_path: Path, *, found: bool
+) -> None:
+    captured = Captured(_on_host(), tmp_path).with_settings(cpu_count=2, torch_threads=threads)
+    captured = captured.with_processes(mean_cpu_cores=0.5).with_node(mean_cpu_share=(0.5 + others_cores) / 2)
+    outcome = captured.outcome(UnfusedOptimizer())
+    assert isinstance(outcome, Found) is found
+    assert found or (isinstance(outcome, Skipped) and outcome.reason == THREADS_WAIT)
+
+
+@pytest.mark.parametrize(("second", "is_named"), [("Adam", True), ("SGD", False)])
+def test_all_lines_that_construct_such_optimizers_are_named(second: str, tmp_path: Path, *, is_named: bool) -> None:
+    places = (Location("gan.py", line, "<module>", PlaceKind.CONSTRUCTED) for line in (115, 116))
+    made = tuple(Constructed(Role.OPTIMIZER, *one) for one in zip(("Adam", second), places, strict=True))
+    found = Captured(_on_host(), tmp_path).with_settings(constructed=made).finding(UnfusedOptimizer())
+    assert ("in each optimizer: gan.py:115 and gan.py:116" in found.fix.summary) is is_named
+
+
+def test_samples_show_the_lines_that_call_optimizers_if_no_stack_does(tmp_path: Path) -> None:
+    calls = [(MAIN, user("train", line), library("step", 300, "torch/optim/adam.py")) for line in (20, 30)]
+    reset = (MAIN, user("train", 40), library("zero_grad", 9, "torch/optim/optimizer.py"))
+    samples = Samples().add(10, *calls[0]).add(20, *calls[1]).add(30, *reset).add(40, MAIN, user("train", 50)).build()
+    found = Captured(_on_host(), tmp_path).with_run(stacks=samples).finding(UnfusedOptimizer())
+    assert [(one.line, one.samples) for one in found.locations] == [(30, 20), (20, 10)]
 
 
 @pytest.mark.parametrize(("groups", "is_merged"), [(1, False), (2, False), (15, False), (16, True), (60, True)])

@@ -400,6 +400,16 @@ def around_optimizer(frames: Frames) -> Iterator[SampledFrame]:
     yield from (frame for frame in frames[: next(called, 0)] if frame.is_user)
 
 
+def lines_of_optimizer(samples: StackSamples | None) -> tuple[Location, ...]:
+    """Return the user's lines at which training steps call the steps of optimizers, the costliest first."""
+    counts = defaultdict[Location, int](int)
+    for stack, frames in _stacks(samples):
+        resets = any(frame.function == "zero_grad" for frame in frames)
+        if (count := in_training(stack).count) and not resets and (calls := list(around_optimizer(frames))):
+            counts[place_of(calls[-1])] += count
+    return _costliest(counts, 0.0)
+
+
 def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[Frames], bool]:
     """Return what tells stacks of some places outside the training passes.
 

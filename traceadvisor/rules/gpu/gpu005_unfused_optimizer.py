@@ -34,9 +34,10 @@ class UnfusedOptimizer(Rule):
         newer versions. Pass one of the two, not both. First put parameter groups with the same settings into one: each
         is updated on its own.
     How the saving is estimated: The step is simulated with 0.1 of the CPU time in the optimizer (range: 0.5 to 0.03)
-        and one kernel without gaps. Without a GPU, 0.33 of the time in the optimizer remains with Adam and AdamW
-        (range: 0.4 to 0.13), 0.4 with others (0.7 to 0.2): a fused update moves the same bytes. That time is the share
-        of the stack samples in a capture, else an upper limit.
+        and one kernel without gaps. Without a GPU, 0.37 of the time in the optimizer remains with Adam and AdamW
+        (range: 0.6 to 0.13), 0.6 with others (0.95 to 0.15): a fused update moves the same bytes. That time is the
+        share of the stack samples in a capture, else at most the optimizer's share of recorded steps. With several
+        threads on busy cores, a fused update may be slower, so nothing is found.
     When it may be wrong: ``foreach`` needs memory of about the size of the parameters. A third-party optimizer may have
         neither setting. The saving is small if the CPU is far ahead of the GPU. Only a capture shows the current
         setting: that of the first optimizer.

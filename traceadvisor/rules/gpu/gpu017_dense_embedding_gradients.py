@@ -111,8 +111,8 @@ class DenseEmbeddingGradients(Rule):
     """Gradients of embedding tables hold all rows, although a batch uses few of them.
 
     What it finds: Backward passes of ``nn.Embedding`` and ``nn.EmbeddingBag`` that fill a gradient as large as the
-        table, and these tables' part of the optimizer. Recorded shapes give the rows of a table and the indices of a
-        batch.
+        table, add those of several calls, and these tables' part of the optimizer. Recorded shapes give the rows of a
+        table and the indices of a batch.
     Why it costs time: Zeros fill the gradient, and the optimizer reads and writes the whole table and its own state.
     How to fix it: Construct the tables with ``sparse=True``, and update them with ``torch.optim.SparseAdam``, or with
         SGD or Adagrad, which take sparse gradients, too, unless ``weight_decay``, ``momentum`` or ``fused`` is set.
@@ -125,8 +125,8 @@ class DenseEmbeddingGradients(Rule):
     When it may be wrong: ``SparseAdam`` changes the moments of a row only in steps that use it, and has no weight
         decay: check that training still converges. Hooks and ``clip_grad_norm_`` may raise an error for sparse
         gradients; where they are recorded, nothing is found. Nor is it for tables with ``scale_grad_by_freq`` or the
-        mode ``max``, which have no sparse gradients. A table that shares its weight with another layer has
-        dense gradients anyway.
+        mode ``max``, which have no sparse gradients, nor for a table that shares its weight with another layer:
+        each pass adds all of its gradients to others, so they are dense anyway.
     """
 
     meta = RuleMeta("GPU017", "dense-embedding-gradients", "Gradients of embedding tables hold rows that no batch uses")

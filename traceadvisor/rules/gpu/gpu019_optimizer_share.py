@@ -16,7 +16,7 @@ from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Fix, 
 from traceadvisor.model.saving import of_the_fix
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Category, Facts, Input, Outcome, Part, Rule, RuleMeta, finding_of, frozen
-from traceadvisor.rules.gpu.optimizer_on_cpu import NO_OPTIMIZER, fastest_setting, has_fused_on_cpu
+from traceadvisor.rules.gpu.optimizer_on_cpu import NO_OPTIMIZER, fastest_setting, has_fused_on_cpu, lines_of_steps
 from traceadvisor.rules.operator_sizes import MOST_USUAL_US
 
 _COMPILED = "optimizer.step = torch.compile(optimizer.step)"
@@ -157,7 +157,7 @@ class OptimizerShare(Rule):
                 facts.time_per_step("CPU time in the optimizer", own),
                 facts.time_per_step("time of the optimizer in which nothing else computes", claims),
             ),
-            locations=(*facts.locations(at), *facts.locations(rows[:1])),
+            locations=(*facts.locations(at), *lines_of_steps(facts, rows[:1])),
         )
 
 
