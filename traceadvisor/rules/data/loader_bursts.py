@@ -27,8 +27,8 @@ class BurstLimits:
 
 BURST_LIMITS = BurstLimits()
 
-FEWEST_LONG = 2
-"""Turns with long waits: one alone is an event, and no property of the loader."""
+MOST_OF_ONE = 0.5
+"""Share of the time in long waits, above which one of them is a single event, and no property of the loader."""
 
 MOST_TAKING_NS = 1_400_000
 """Longest usual time to take a batch that is ready; the same as in the low estimate of simulated savings."""
@@ -70,8 +70,8 @@ class Bursts:
     turns_share: float
     """Share of turns with long waits."""
 
-    count: int
-    """Turns with long waits."""
+    most_share: float
+    """Share of the time in long waits that one turn holds."""
 
     longest_ns: float
     """Longest wait in a turn."""
@@ -99,10 +99,12 @@ def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
     are_rare = bool(fewest.mean() <= limits.max_rare_share and long[fewest].all())
     if are_rare:
         long = fewest
-    waited_ns = float(turns.wait_ns[long].sum()) / turns.wait_ns.size
+    waits_ns = turns.wait_ns[long]
+    waited_ns = float(waits_ns.sum()) / turns.wait_ns.size
     share = waited_ns / max(turns.training_ns, turns.step_ns + float(turns.wait_ns.mean()), 1.0)
     longest_ns = float(turns.wait_ns.max()) * max(workers, 1)
-    return Bursts(turns, share, waited_ns, float(long.mean()), int(long.sum()), longest_ns, are_rare)
+    most = float(waits_ns.max(initial=0.0) / max(waits_ns.sum(), 1.0))
+    return Bursts(turns, share, waited_ns, float(long.mean()), most, longest_ns, are_rare)
 
 
 def _fewest(turns: LoaderTurns, share: float) -> Mask:
@@ -118,8 +120,8 @@ def _fewest(turns: LoaderTurns, share: float) -> Mask:
 def why_not(found: Bursts, limits: BurstLimits, *, is_fast: bool | None) -> str | None:
     """Return why long waits are no bursts, as a clause; None if they are."""
     turns = found.turns
-    if 0 < found.count < FEWEST_LONG:
-        return "they occurred once in the run"
+    if found.most_share > MOST_OF_ONE:
+        return "one of them holds most of their time"
     if not (is_fast or found.are_rare or _seems_fast(turns, limits)):
         return "the queue is usually empty, and prefetching more batches does not fill it"
     if found.turns_share > limits.max_turns_share:
