@@ -125,13 +125,14 @@ def test_settings_are_read_as_they_were_written() -> None:
             assert getattr(read, field.name) == getattr(SETTINGS, field.name), field.name
 
 
-def test_numbers_of_other_libraries_are_written_as_numbers() -> None:
+def test_numbers_of_other_libraries_are_written_as_numbers_and_other_values_left_out() -> None:
     rows: Any = np.int64(9992)
+    width: Any = np.zeros(2)
     batch_size: Any = np.int64(32)
-    table = replace(SETTINGS.constructed[0], rows=rows)
+    table = replace(SETTINGS.constructed[0], rows=rows, width=width)
     loader = replace(LOADER, batch_size=batch_size)
     read = decode_settings(encode_settings(replace(SETTINGS, constructed=(table,), loader=loader)))
-    assert read.constructed[0].rows == 9992
+    assert (read.constructed[0].rows, read.constructed[0].width) == (9992, None)
     assert read.loader
     assert read.loader.batch_size == 32
 

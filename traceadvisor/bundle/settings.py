@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from numbers import Integral, Real
 from operator import attrgetter
 from typing import Any
 
@@ -116,9 +117,11 @@ def encode_settings(settings: RecordedSettings) -> bytes:
     return msgspec.json.format(msgspec.json.encode(cleaned_document(content)), indent=2)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> int | float | None:
     """Return a number of another library as Python's own: scripts pass them on, as numpy's to ``nn.Embedding``."""
-    return value.item() if hasattr(value, "item") else None
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else None
 
 
 def decode_settings(content: bytes) -> RunSettings:

@@ -25,7 +25,8 @@ class BurstyStarvation(Rule):
 
     What it finds: Time in the data loader over all undisturbed steps, beyond the usual time to take a batch, averaged
         over turns in which every worker delivers one batch. A few turns contain nearly all of it: the queue is too
-        short for an uneven data source. A loader without workers has no queue: then turns are single steps.
+        short for an uneven data source. A single wait that holds most of it is an event, and not found. A loader
+        without workers has no queue: then turns are single steps.
     Why it costs time: A queue of ``num_workers x prefetch_factor`` batches bridges a pause of that many steps. If a
         worker opens a new file, decodes a large sample or fetches a remote shard for longer, the loop waits for the
         rest.

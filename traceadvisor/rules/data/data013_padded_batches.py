@@ -16,17 +16,16 @@ from traceadvisor.model.trace import Trace
 from traceadvisor.rules.base import Category, Facts, Input, Option, Outcome, Part, Rule, RuleMeta, finding_of, frozen
 from traceadvisor.rules.data.position_work import share_by_position
 
-TO_LONGEST = """\
-# where single samples are padded, as by padding="max_length" of a tokenizer: leave that out; then, in collate_fn:
-from torch.nn.utils.rnn import pad_sequence
-
-batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as the longest sample"""
-
 IN_COLLATE = """\
 # in place of a constant length:
 from torch.nn.utils.rnn import pad_sequence
 
 batch = pad_sequence(samples, batch_first=True, padding_value=pad)  # as long as the longest sample"""
+
+OF_TOKENIZER = """\
+# where single samples are padded, as by padding="max_length" of a tokenizer: leave that out; then, in collate_fn
+"""
+TO_LONGEST = OF_TOKENIZER + IN_COLLATE
 
 AS_LONGEST = "Pad each batch to its longest sample, and not each sample to a constant length"
 THEN_BY_LENGTH = f"{AS_LONGEST}. Then put samples of similar length into one batch: that saves more than this limit"
