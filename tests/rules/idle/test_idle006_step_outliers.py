@@ -169,12 +169,26 @@ def test_slow_steps_that_save_may_be_many(every: int, tmp_path: Path) -> None:
     assert evidence(found, "interval between slow steps") == f"{every} steps"
 
 
+@pytest.mark.parametrize(("checkpoint_us", "is_found"), [(90, False), (110, True)])
+def test_a_save_is_the_cause_of_slow_steps_if_it_takes_half_of_their_extra_time(
+    checkpoint_us: int, tmp_path: Path, *, is_found: bool
+) -> None:
+    """Each tenth step takes 200 us more, as one that also evaluates."""
+    captured = _captured([300.0 if number % 10 == 0 else 100.0 for number in range(40)], tmp_path)
+    steps = (
+        replace(step, checkpoint_ns=checkpoint_us * 1000 if step.duration_ns > 200_000 else 0)
+        for step in captured.facts().run.steps
+    )
+    fix = captured.with_run(steps=tuple(steps)).finding(StepOutliers()).fix
+    assert fix.summary.startswith("Save checkpoints") is is_found
+
+
 def test_without_a_gpu_steps_that_save_at_any_distance_are_found(tmp_path: Path) -> None:
     lengths = _at_random(3)
     captured = _run(lengths, _on_cpu(*[100.0] * 4), tmp_path)
     assert captured.clear(StepOutliers()).remark == "other programs delay steps at random like this"
     run = captured.facts().run
-    steps = (replace(step, checkpoint_ns=50_000 if step.duration_ns > 150_000 else 0) for step in run.steps)
+    steps = (replace(step, checkpoint_ns=300_000 if step.duration_ns > 150_000 else 0) for step in run.steps)
     assert captured.with_run(steps=tuple(steps)).finding(StepOutliers()).fix.summary.startswith("Save checkpoints")
 
 

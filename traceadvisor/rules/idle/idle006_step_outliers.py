@@ -82,7 +82,8 @@ class StepOutliers(Rule):
     What it finds: Steps longer than 1.5 times the median, without their time in the data loader: all undisturbed steps
         of a captured run, else the recorded ones (also if the CPU launched most of them ahead of the GPU). Time by
         which the next steps are shorter is taken off: there the CPU only waited for the GPU. If every n-th step is
-        slow, only these count. More than a fifth count only if they save checkpoints. Recorded slow steps show the
+        slow, only these count. More than a fifth count only if they save checkpoints, which are the cause if they
+        take half of the time beyond the median. Recorded slow steps show the
         category that grew, and what only they contain. Samples of the whole run name the line that slow steps have more
         of; if no slow step was recorded, only one that takes more time than all usual steps together. Without a GPU,
         slow steps at random do not count, since other programs delay them: they need such contents, a checkpoint, or
@@ -212,7 +213,7 @@ class StepOutliers(Rule):
         fast = {index for index, length in with_edges.items() if length <= self.ratio * found.median_ns}
         content = slow_content(facts, odd, fast) if odd else SlowContent()
         is_unfed = _is_unfed(facts)
-        saves = found.mostly_in(facts.run.saving)
+        saves = _save(facts, found)
         seen = self._seen(facts, found)
         lines, exact = _lines(facts, seen), tuple(one for one in content.locations if one.is_line)
         is_explained = saves or found.every or seen or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
@@ -267,6 +268,13 @@ class StepOutliers(Rule):
         periodic = periodic_outliers(lengths, slow.indices, self.ratio)
         few = periodic and periodic.every and periodic.every * self.max_steps_share >= 1
         return periodic if periodic and (few or periodic.mostly_in(saving)) else None
+
+
+def _save(facts: Facts, found: Outliers) -> bool:
+    """Whether nearly all slow steps save checkpoints, and that takes much of their extra time."""
+    times_ns = [step.checkpoint_ns or 0 for step in facts.run.steps if step.index in found.indices]
+    is_most = sum(times_ns) >= LEAST_OWN_SHARE * found.each_excess_ns * len(found.indices)
+    return found.mostly_in(facts.run.saving) and is_most
 
 
 def _figures(found: Outliers) -> Iterator[Evidence]:
