@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.shared import CHECKOUT
 
-MOST_LINES_OF_CODE, MOST_MODULES = 69_000, 744
+MOST_LINES_OF_CODE, MOST_MODULES = 69_000, 746
 
 
 def lines_of_code(path: Path) -> int:
