@@ -46,6 +46,12 @@ _TABLE = "aten::embedding"
 _TO_LOSS = re.compile(r"aten::(?:\w*softmax|\w*_loss\w*)$")
 """Operators between an output and its loss."""
 
+_GRU = "aten::gru"
+MOST_OF_GRU = 0.7
+"""Share of these iterations that one call saves at most, where the layer is a GRU. Measured (torch 2.13, CPU time of
+one thread, 1 to 50 sequences, 32 to 256 units, 20 to 200 positions): 42% to 64% of them, with an RNN 52% to 85%, and with
+an LSTM, which torch then gives to oneDNN, 65% to 96%."""
+
 DOUBT = "how long each operator takes on all positions is unknown"
 
 WHOLE = Fix(
@@ -71,7 +77,7 @@ class SinglePositions(Rule):
     How to fix it: Shift the targets by one position, run the layer once over the whole sequence, and run the layers
         behind it on all of its outputs.
     How the saving is estimated: Upper limit: the time of these iterations, with their part of the backward pass, but
-        one of each loop. Half of it is expected.
+        one of each loop; 0.7 of it for a GRU, which runs position by position in one call, too. Half is expected.
     When it may be wrong: The script may compute an input from an output in a way that no operator shows. Wide layers
         with many sequences at once compute for about as long in one call.
     """
@@ -107,7 +113,9 @@ class SinglePositions(Rule):
             return Clear("sequences in a call", found.positions, self.most_rows, Unit.COUNT)
         if share < self.min_share:
             return Clear("time of calls for one position", share, self.min_share, Unit.SHARE)
-        high_ns = most_undisturbed_ns(facts, facts.per_step_ns(claims), claims)
+        names = {facts.trace.names[one] for one in facts.trace.events.name_id[found.rows].tolist()}
+        most = MOST_OF_GRU if names == {_GRU} else 1.0
+        high_ns = most * most_undisturbed_ns(facts, facts.per_step_ns(claims), claims)
         line = line_calling(facts.run.stack_samples, "torch/nn/modules/rnn.py", "forward")
         return finding_of(
             facts,
