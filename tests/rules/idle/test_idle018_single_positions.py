@@ -53,7 +53,7 @@ def test_known_inputs_one_by_one_are_found_with_all_iterations_but_the_last(tmp_
 def test_a_gru_saves_less_in_one_call_than_other_layers(tmp_path: Path) -> None:
     layers = ("aten::gru", "aten::lstm")
     highs = [finding(SinglePositions(), _decoder(*KNOWN, layer=one), tmp_path).saving.high_ns for one in layers]
-    assert highs[0] == pytest.approx(0.7 * highs[1])
+    assert highs == pytest.approx([0.7 * 1_100_000, 900_000])  # of 1.1 ms, in which they may run without the profiler
 
 
 @pytest.mark.parametrize(

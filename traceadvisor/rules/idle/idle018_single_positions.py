@@ -49,7 +49,7 @@ _TO_LOSS = re.compile(r"aten::(?:\w*softmax|\w*_loss\w*)$")
 _GRU = "aten::gru"
 MOST_OF_GRU = 0.7
 """Share of these iterations that one call saves at most, where the layer is a GRU. Measured (torch 2.13, CPU time of
-one thread, 1 to 50 sequences, 32 to 256 units, 20 to 200 positions): 42% to 64% of them, with an RNN 52% to 85%, and with
+one thread, 1 to 50 sequences, 32 to 256 units, 20 to 200 positions): 42% to 64% of them, with an RNN 52% to 85%, with
 an LSTM, which torch then gives to oneDNN, 65% to 96%."""
 
 DOUBT = "how long each operator takes on all positions is unknown"
